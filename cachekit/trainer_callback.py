@@ -37,7 +37,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
     The record is restored when the Trainer is made; what compiles is kept whenever a checkpoint is saved or an
     evaluation ends, when the training ends, and at exit, which has graphs of a later `predict` too. What became of it
     is in `report`, and one line of it goes to the logger `cachekit`. A Trainer that is made after it gives the trackers
-    of its `report_to` the graphs found and compiled and the seconds saved, as `cachekit/graphs_found` and so on.
+    of its `report_to` the graphs found and compiled and the seconds saved and waited, as `cachekit/graphs_found` etc.
 
     It must be made before anything compiles in this process, and works on what compiles in this process: under
     `cachekit run` it leaves the work to that and only counts. See `cachekit.attach`.
@@ -121,6 +121,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
             "graphs_found": found.found,
             "graphs_compiled": found.compiled,
             "saved_seconds": found.saved_seconds,
+            "waited_seconds": 0.0,  # it waits for nobody else's compile
         }
 
     def _keep(self) -> None:

@@ -32,8 +32,12 @@ def missing(names: tuple[str, ...]) -> list[str]:
 
 
 def of_counters(counters: Mapping[str, int]) -> dict[str, float]:
-    """A compiler's counters as figures: graphs found and compiled, and seconds that the found ones took to compile."""
+    """A compiler's counters as figures: graphs found and compiled, and seconds that the found ones took to compile.
+
+    Nobody else's compile is waited for, but where `train` says so itself: a command of the user's own begins at once.
+    """
     figures: dict[str, float] = {name: counters.get(kind, 0) for name, kind in _COUNTED.items()}
+    figures["waited_seconds"] = 0.0
     if "found_ms" in counters:
         figures["saved_seconds"] = counters["found_ms"] / 1000
     return figures

@@ -155,7 +155,9 @@ def train(
         record = restored or record
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
-        for folder in filter(None, (output_dir, checkpoint_dir)):
+        outputs = [folder for folder in (output_dir, checkpoint_dir) if folder is not None]
+        missing = [one for folder in outputs for one in (folder, *folder.parents) if not one.exists()]
+        for folder in outputs:
             _check_output(folder, begin=True)
         watches: list[Watch] = []
         try:
@@ -182,6 +184,10 @@ def train(
             if more is not None:
                 session.push_last(more)
             raise
+        finally:
+            for folder in missing:  # a training that never began, as where the machines do not fit, leaves none
+                with suppress(OSError):
+                    folder.rmdir()
         mark = time.monotonic()
         record, built = _add(session, prepared, record, cache_dir, seen)
     overhead += time.monotonic() - mark

@@ -296,6 +296,7 @@ def reported(script):
 
     newest = max((script.work / "out" / "runs").rglob("events.*"), key=lambda path: path.stat().st_mtime_ns)
     read = EventAccumulator(str(newest)).Reload()
+    assert read.Scalars("train/cachekit/waited_seconds")[-1].value == 0, "it waits for nobody"
     names = ("graphs_found", "graphs_compiled", "saved_seconds")
     return tuple(read.Scalars(f"train/cachekit/{name}")[-1].value for name in names)
 

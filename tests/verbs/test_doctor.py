@@ -38,12 +38,12 @@ def root(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def quiet_host(monkeypatch) -> None:
+def quiet_host(monkeypatch, tmp_path) -> None:
     """A whole host on which nothing compiles, and whose disks are its own."""
     only = processes.Process(1, "init", 0, ("init",), (), uses_cache=False)
     seen = processes.Snapshot((only,), whole=True, boot=1.0, container=False)
     monkeypatch.setattr("cachekit.compilers.neuron.locks.look", lambda: seen)
-    table = Path(os.environ["CACHEKIT_HOME"]).parent / "mounts"
+    table = tmp_path / "mounts"
     table.write_text("/dev/nvme0n1p1 / ext4 rw 0 0\n")
     monkeypatch.setattr(disk, "MOUNTS", table)
 
