@@ -100,7 +100,9 @@ def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> No
         )
 
 
-def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> whose.Standing | None:
+def exchanged_by(
+    path: Path, *, found: bool = False, loaded: bool = False, followed: bool = False
+) -> whose.Standing | None:
     """Who else can put something in the place of a file or folder, or of what its name leads through; None for nobody.
 
     Whoever can write to a folder can rename what lies there, unless it has the sticky bit; that bit keeps nobody from
@@ -112,8 +114,9 @@ def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> wh
         path: It need not be there yet.
         found: Its name was looked for, so that also a file that was not there before counts.
         loaded: It holds code. So what lies above the working directory, which its user chose, is asked as well, and
-            each folder must belong to this user, root, a member of the group that shares it, or whoever owns the
-            working directory, a folder above it, or a volume that is mounted on the way.
+            the folders must belong to those of `followed`.
+        followed: Links there are followed. So each folder must belong to this user, root, a member of the group that
+            shares it, or whoever owns the working directory, a folder above it, or a volume that is mounted on the way.
 
     Raises:
         OSError: A folder cannot be looked at.
@@ -133,7 +136,9 @@ def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> wh
         if device not in {-1, step.state.st_dev} or step.place in work:
             owners.add(step.state.st_uid)
         device = step.state.st_dev
-        if loaded and not ({step.state.st_uid} <= owners or whose.shared_with([step.state.st_uid], step.place)):
+        if (loaded or followed) and not (
+            {step.state.st_uid} <= owners or whose.shared_with([step.state.st_uid], step.place)
+        ):
             return whose.of_another(step.place, step.state)
         last = direct is not None and os.path.samestat(step.state, direct)
         sticky = bool(step.state.st_mode & stat.S_ISVTX)

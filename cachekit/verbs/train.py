@@ -340,11 +340,18 @@ def _stranger(folder: Path) -> Standing | None:
 
     The writer of a model and of checkpoints follows links.
     """
-    told = planted_on(folder, file=False) or exchanged_by(folder / "config.json", found=True)
+    told = planted_on(folder, file=False) or exchanged_by(folder / "config.json", found=True, followed=True)
     if told or not folder.is_dir():
         return told
-    owners = {0, os.geteuid(), *owners_of(folder)}
+    owners = {0, os.geteuid(), *owners_of(folder)}  # of whom the line above accepts each
     for step in below(folder, _DEEPEST, files=True):
+        if step.place.is_symlink():
+            with suppress(FileNotFoundError):
+                step.place.stat()  # raises for a link that leads to itself
+            inside = step.place / "config.json" if step.place.is_dir() else step.place
+            told = planted_on(step.place, file=inside == step.place and inside.exists())
+            if told := told or exchanged_by(inside, found=True, followed=True):
+                return told
         user = step.state.st_uid
         if user not in owners and not shared_with([user], folder):
             return of_another(step.place, step.state)

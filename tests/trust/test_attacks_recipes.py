@@ -139,12 +139,35 @@ def test_no_training_writes_to_a_folder_in_which_others_could_make_a_link_meanwh
     cache.plan_train("bert", output_dir=output)
 
 
+@pytest.mark.parametrize("way", ["output", "checkpoint", "link", "link inside", "dangling link inside"])
+def test_no_training_writes_to_another_users_own_folder(tmp, tmp_path, way):
+    """Its owner may put a link there at any time. Neither may a link of this user's own lead there."""
+    cache, theirs, output = Cache(home=tmp_path / "home"), tmp_path / "theirs", tmp_path / "out"
+    theirs.mkdir()
+    if way == "link":
+        output.symlink_to(theirs)
+    elif "inside" in way:
+        output.mkdir()
+        (output / "checkpoint-60").symlink_to(theirs / "new" if "dangling" in way else theirs)
+    else:
+        output = theirs
+    folders = {"output_dir": output}
+    if way == "checkpoint":
+        folders = {"output_dir": tmp_path / "own", "checkpoint_dir": output}
+    cache.plan_train("bert", **folders)
+    os.chown(theirs, ONE, ONE)
+    with pytest.raises(UsageError, match="is not written to") as raised:
+        cache.plan_train("bert", **folders)
+    assert f"{theirs} belongs to another user" in raised.value.cause
+
+
 def test_those_with_whom_one_works_may_have_made_what_lies_in_an_output_folder(tmp, tmp_path, monkeypatch):
     """A runner of the uid 1001 whose checkout is mounted into a container, and a group that shares the folder."""
     cache, output, team = Cache(home=tmp_path / "home"), tmp_path / "checkout" / "out", 64321
     made = make(output / "checkpoint-4")
     for path in (output.parent, output, made, *made.iterdir()):
         os.chown(path, ONE, ONE)
+    monkeypatch.chdir(output.parent)
     cache.plan_train("bert", output_dir=output)
     os.chown(output.parent, 0, team)
     known(monkeypatch, {ONE: [team]})
