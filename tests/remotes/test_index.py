@@ -221,7 +221,8 @@ def test_what_is_revoked_is_told_of_by_no_index_and_hides_nothing_behind_it(tmp_
     push(ann.store, ann.session.remotes, [publish(ann.store, (old, files))])
     fill_whole(tmp_path / "bob", memory, [good])
     if not true:
-        rows = [structs.replace(one, signers=(), digest="", created=good[0].provenance.created) for one in there(memory).rows()]
+        lies = {"signers": (), "digest": "", "created": good[0].provenance.created}
+        rows = [structs.replace(one, **lies) for one in there(memory).rows()]
         plant(memory, index.encode(structs.replace(RemoteIndex().with_(rows), change="a" * 12)))
     revoked = {"keys": [key(ALICE).fingerprint], "records": [old.digest], "before": "2021-01-01"}
     said = trust(key=BOB, revoked={way: revoked[way]})
