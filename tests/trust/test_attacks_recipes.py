@@ -139,6 +139,28 @@ def test_no_training_writes_to_a_folder_in_which_others_could_make_a_link_meanwh
     cache.plan_train("bert", output_dir=output)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_training_would_make_for_another_group_is_refused_before_it_compiles(tmp, tmp_path, monkeypatch, there):
+    """A folder of the owner of the working directory passes its group on to folders, and the umask lets that write."""
+    cache, work, team = Cache(home=tmp_path / "home"), tmp_path / "work", 64321
+    output = work if there else work / "runs" / "out"
+    work.mkdir()
+    os.chown(work, ONE, team)
+    work.chmod(0o2775)
+    monkeypatch.chdir(work)
+    before = os.umask(0o002)
+    try:
+        with pytest.raises(UsageError, match="is not written to") as raised:
+            cache.plan_train("bert", output_dir=output)
+        assert f"the group {team} can write to {output}" in raised.value.cause
+        assert raised.value.hint.endswith("umask 022")
+        os.umask(0o022)
+        cache.plan_train("bert", output_dir=output)
+    finally:
+        os.umask(before)
+    assert not any(work.iterdir())
+
+
 @pytest.mark.parametrize("way", ["output", "checkpoint", "link", "link inside", "dangling link inside"])
 def test_no_training_writes_to_another_users_own_folder(tmp, tmp_path, way):
     """Its owner may put a link there at any time. Neither may a link of this user's own lead there."""
