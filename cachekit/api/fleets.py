@@ -193,7 +193,8 @@ class Fleets(Runs):
             with _needed(lacks, dry_run=dry_run):
                 fleet.check_shared(config, found, name)
         doubt = self._doubt(variants, compile_for, config) if compile_for else ""
-        forecast = where._planned_all([(one.name, each) for one, each in zip(entries, variants, strict=True)], price)
+        named = [(one.name, each) for one, each in zip(entries, variants, strict=True)]
+        forecast = where._planned_all(named, price)  # noqa: SLF001 - this one, for the engine's machines
         paid = prices(price).of(machine or self.instance or "")
         least = options.get("shortest", 1)
         with _needed(lacks, dry_run=dry_run):

@@ -244,7 +244,7 @@ class Questions(Opened):
             return where.prepare(self._variant(recipe).load(), self._source(recipe), guess=len(recipes) > 1)
 
         with self.session(verb="coverage", config=config) as opened:
-            wanted = [(name, partial(prepared, one)) for name, one in named]
+            wanted = [(_name(one), partial(prepared, one)) for one in recipes]
             return coverage_of_all(opened, wanted, skip=skip, certain=certain)
 
     def stats(

@@ -155,7 +155,8 @@ class _Slurm:
         seen, rest = {}, None
         for line in _asked("squeue", f"--name={_name(fleet)}", *shown).splitlines():
             number, state, machine, reason = (line.strip().split("|", 3) + [""] * 3)[:4]
-            one = Seen(STATES.get(state, "unknown"), machine, "" if reason in UNTOLD else reason)
+            untold = reason in UNTOLD or state == "CANCELLED"  # why it waited, until then
+            one = Seen(STATES.get(state, "unknown"), machine, "" if untold else reason)
             if number.isdecimal():
                 seen[int(number)] = one
             else:  # N/A: what had not begun of an array that was cancelled is one job without numbers

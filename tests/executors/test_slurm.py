@@ -112,6 +112,7 @@ def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
     slurm("fleet", "cancel")
     done = slurm("fleet", "wait", "--format", "json", code=1)[0]
     assert done["counts"] == {"cancelled": 4}
+    assert not [unit["reason"] for unit in done["units"] if unit["reason"]], "why it waited before is none"
     until(lambda: cluster.idle() == len(NODES))
 
 

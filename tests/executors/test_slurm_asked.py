@@ -16,7 +16,7 @@ def slurm(fleet):
     """A user of a Slurm without partitions and jobs, where nothing is allowed."""
     for program in PROGRAMS:
         path = fleet.work / program
-        path.write_text('#!/bin/sh\ncase ${0##*/} in sb*) echo Access denied >&2; exit 1 ;; esac\n')
+        path.write_text("#!/bin/sh\ncase ${0##*/} in sb*) echo Access denied >&2; exit 1 ;; esac\n")
         path.chmod(0o700)
     fleet.environment["PATH"] = f"{fleet.work}:{os.environ['PATH']}"
     return fleet
