@@ -130,6 +130,10 @@ def standing(path: Path, depth: int = 0) -> Standing:
             os.close(walk(path, steps.append))
         except PermissionError:
             return Standing("others", f"this user may not look into {steps[-1].place}")
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return Standing("others", f"{steps[-1].place} leads through more links than are followed")
     if steps[-1].last and depth:
         steps += below(steps[-1].place, depth)
     return _judged(steps)
@@ -217,6 +221,11 @@ def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
     return open_to_others(step).why if step.everybody or step.users or step.groups - within else ""
 
 
+def look_at(handle: int, place: Path) -> PathStep:
+    """What there is to know of an open file, by its descriptor."""
+    return _step(place, handle, last=True)
+
+
 def wrote(handle: int) -> bool:
     """Whether an open file or folder is this user's or root's, and nobody else can write to it."""
     with suppress(OSError):
@@ -268,6 +277,9 @@ def walk(
         make: Make what is missing, the last folder with this mode, and give a descriptor for reading.
         file: What lies at the end is a file, and is opened to be read.
         follow: What lies at the end may be a link.
+
+    Raises:
+        OSError: It cannot be opened; or there are more links than are followed, as where one leads to itself.
     """
     left = deque(path.absolute().parts[1:])
     place, links = Path("/"), 0
@@ -282,6 +294,8 @@ def walk(
                 links += 1
                 loose = step.everybody or links > _LINKS
                 look(PathStep(place / name, state, step.users, step.groups, loose=loose))
+                if links > _LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))  # noqa: TRY301 - as all that may
                 # Whoever could replace it meanwhile is not a stranger, or the walk has ended.
                 target = Path(os.readlink(name, dir_fd=handle))
                 left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))

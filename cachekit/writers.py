@@ -16,7 +16,7 @@ from cachekit.errors import UsageError
 
 def check_writers(
     path: Path,
-    state: os.stat_result,
+    handle: int,
     why: str,
     *,
     found: bool = False,
@@ -34,7 +34,7 @@ def check_writers(
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
-        state: Of the file that is open: the name may lead elsewhere by now.
+        handle: The descriptor of the file that is open: the name may lead elsewhere by now.
         why: It matters, for people.
         found: No person named it: it was looked for.
         settings: It says whose records are used; it was looked for, too.
@@ -42,10 +42,12 @@ def check_writers(
         loaded: See `check_name`.
 
     Raises:
-        UsageError: It is somebody else's, everybody can write to it, or somebody else can give it its name.
+        UsageError: It is somebody else's, somebody else can write to it, or can give it its name.
         OSError: It is gone.
     """
     folder, planted = path.parent, planted_on(path)
+    step = whose.look_at(handle, path)
+    state = step.state
     owners = {0, os.geteuid()}
     if not (own or _open_to_all(folder)):
         owners |= owners_of(folder)
@@ -62,10 +64,11 @@ def check_writers(
         if own:
             cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
             hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
-    elif state.st_mode & stat.S_IWOTH:
-        cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
-        hint = f"check what the file says, then run: chmod o-w {shlex.quote(str(path))}"
-        if _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:  # a checkout with umask 0000
+    elif step.to_strangers:
+        told = whose.open_to_others(step)
+        cause, hint = told.why, f"check what the file says, then run: {told.mend}"
+        if step.everybody and _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:
+            # A checkout with umask 0000.
             within = shlex.quote(str(folder))
             hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import whose
-from cachekit.whose import open_judged, standing
+from cachekit import private, whose
+from cachekit.whose import open_judged, open_to_write, standing
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.users import ANOTHER, ONE, allow, as_user, known
 
@@ -135,3 +135,15 @@ def test_folders_below_are_looked_at_as_far_as_asked(tmp_path):
     deep.chmod(0o777)
     assert standing(tmp_path / "records", depth=1).whose == "own"
     assert standing(tmp_path / "records", depth=2).whose == "others"
+
+
+@pytest.mark.parametrize("targets", [["one"], ["two", "one"], ["./one/../one"]])
+def test_a_link_that_leads_to_itself_is_followed_to_an_end(tmp_path, targets):
+    for name, target in zip(["one", "two"], targets, strict=False):
+        (tmp_path / name).symlink_to(target)
+    folder = tmp_path / "one" / "folder"
+    assert "more links" in standing(folder).why
+    assert private.obstacle(folder)
+    for opens in (open_judged, open_to_write, private.private_folder):
+        with pytest.raises(OSError, match=r"symbolic links|can replace"):
+            opens(folder)

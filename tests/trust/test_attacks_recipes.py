@@ -247,6 +247,30 @@ def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(t
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
 
 
+@pytest.mark.parametrize("way", ["a file", "an empty folder", "a linked folder"])
+def test_all_that_a_checkpoint_leads_to_is_asked(tmp, tmp_path, way):
+    made = make(tmp / "runs" / "checkpoint-4")
+    (made / "shards").mkdir()
+    (made / "again").symlink_to(".")
+    (tmp_path / "elsewhere").mkdir()
+    (made / "linked").symlink_to(tmp_path / "elsewhere")
+    assert checkpoint("auto", tmp / "runs", Journal(None, "test")) == str(made)
+    opened = {"a file": made / "optimizer.pt", "an empty folder": made / "shards"}.get(way, tmp_path / "elsewhere")
+    os.chown(opened, 0, ONE)
+    opened.chmod(0o775)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
+        checkpoint("auto", tmp / "runs", Journal(None, "test"))
+    assert "can write to" in raised.value.cause
+
+
+def test_a_checkpoint_that_this_user_may_not_read_is_not_passed_over(public):
+    for number in (4, 8):
+        make(public / "runs" / f"checkpoint-{number}")
+    (public / "runs" / "checkpoint-8" / "optimizer.pt").chmod(0o600)
+    with pytest.raises(AssertionError, match=r"optimizer\.pt cannot be read"):
+        as_user(ONE, lambda: checkpoint("auto", public / "runs", Journal(None, "test")))
+
+
 @pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
 @pytest.mark.parametrize("works", ["there", "below", "elsewhere"])
 def test_no_checkpoint_is_gone_on_from_that_another_user_puts_in_place_with_a_folder_above(
@@ -357,7 +381,7 @@ def test_a_recipe_that_everybody_can_write_to_is_not_read_until_that_ends(tmp):
     path = written(tmp / "mine.yaml", mode=0o666)
     with pytest.raises(UsageError, match="is not read") as raised:
         load_recipe("mine.yaml")
-    assert raised.value.hint.endswith("chmod o-w mine.yaml")
+    assert raised.value.hint.endswith("chmod go-w mine.yaml")
     tmp.chmod(0o777)
     with pytest.raises(UsageError, match="is not read") as raised:
         load_recipe(path)
