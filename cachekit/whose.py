@@ -435,7 +435,10 @@ def of_another(place: Path, state: os.stat_result, groups: frozenset[int] = froz
 
 
 def open_to_others(step: PathStep) -> Standing:
-    """What is said of a folder that others can write to, and the command that closes it."""
+    """What is said of a folder that others can write to, and the command that closes it.
+
+    There is none for what others share, and this user does not own: it would be closed to them, too.
+    """
     if stat.S_ISLNK(step.state.st_mode):
         return of_another(step.place, step.state)
     mode = f"mode {stat.S_IMODE(step.state.st_mode):o}"
@@ -446,10 +449,13 @@ def open_to_others(step: PathStep) -> Standing:
     else:
         who = f"the group {_group(min(step.groups))}"
     place = shlex.quote(str(step.place))
-    sudo = "" if step.state.st_uid == os.geteuid() else "sudo "
+    said = f"{who} can write to {step.place} ({mode})"
+    if step.state.st_uid == os.geteuid():
+        return Standing("others", said, f"chmod go-w {place}")
+    if not step.everybody:
+        return Standing("others", said)
     # A folder for everybody, such as /tmp, stays one.
-    change = "+t" if step.everybody and not step.last and sudo else "go-w"
-    return Standing("others", f"{who} can write to {step.place} ({mode})", f"{sudo}chmod {change} {place}")
+    return Standing("others", said, f"sudo chmod {'go-w' if step.last else '+t'} {place}")
 
 
 def _name(user: int) -> str:

@@ -58,6 +58,8 @@ def check_writers(
     if planted:
         cause = planted.why
         hint = "check what the file says; then make a copy of your own, or work in the folder of somebody you trust"
+        if settings and not own:
+            hint = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
     elif strangers and (own or not whose.shared_with(strangers, folder)):
         cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "check what the file says; then remove it, make a copy of your own, or work in another folder"
@@ -66,7 +68,8 @@ def check_writers(
             hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
     elif step.to_strangers:
         told = whose.open_to_others(step)
-        cause, hint = told.why, f"check what the file says, then run: {told.mend}"
+        cause = told.why
+        hint = f"check what the file says, then run: {told.mend or f'sudo chmod go-w {shlex.quote(str(path))}'}"
         if step.everybody and _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:
             # A checkout with umask 0000.
             within = shlex.quote(str(folder))

@@ -39,6 +39,16 @@ def test_a_group_of_this_user_alone_is_nobody_else(public, monkeypatch):
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize(("mode", "mend"), [(0o777, "sudo chmod go-w"), (0o2775, "")])
+def test_no_command_closes_a_folder_that_others_share_to_them(public, mode, mend):
+    (team := public / "team").mkdir()
+    os.chown(team, 0, ANOTHER)
+    team.chmod(mode)
+    assert as_user(ONE, lambda: standing(team).mend) == (mend and f"{mend} {team}")
+    assert standing(team).mend == f"chmod go-w {team}", "its owner may"
+
+
+@ROOT_ONLY
 @pytest.mark.parametrize("gid", [0, ONE])
 def test_a_group_that_is_another_users_first_one_is_somebody_else(public, monkeypatch, gid):
     """`useradd -g ann mallory` makes mallory no member of the group that the database names."""

@@ -484,6 +484,17 @@ def test_settings_of_another_user_in_ones_own_folder_are_read_only_where_they_ar
     assert config.load(cwd=tmp_path).cache == ("local", "/mnt/x")
 
 
+def test_a_strangers_settings_above_where_one_works_are_told_and_do_not_count_beside_own_ones(tmp, monkeypatch):
+    written(tmp / "cachekit.toml", ONE, text='cache = "local"\n')
+    (tmp / "project").mkdir()
+    monkeypatch.chdir(tmp / "project")
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load()
+    assert "a cachekit.toml of your own, which may be empty" in raised.value.hint
+    Path("cachekit.toml").touch()
+    config.load()
+
+
 def test_a_folder_that_root_made_in_a_runners_checkout_may_hold_the_runners_files(tmp_path, monkeypatch):
     """A job in a container works as root in a checkout of the uid 1001, and steps outside of it add files."""
     checkout = tmp_path / "checkout"
