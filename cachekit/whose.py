@@ -371,18 +371,49 @@ def _alone(gid: int, user: int) -> bool:
 
 
 def _groups() -> set[int]:
-    return {os.getegid(), *os.getgroups()}
+    return {os.getegid(), *os.getgroups()} - {nobody("gid")}
 
 
 def is_mine(state: os.stat_result) -> bool:
-    """Whether something belongs to this user or root."""
+    """Whether something belongs to this user or root, or to whoever can exchange the Python that runs here.
+
+    The last counts in a user namespace that has no number for root, where all who have none look alike.
+    """
+    if state.st_uid == nobody():
+        return (state.st_dev, state.st_ino) in _above_python()
     return state.st_uid in {0, os.geteuid()}
+
+
+@cache
+def nobody(kind: Literal["uid", "gid"] = "uid") -> int:
+    """The user or group that all seem to be who have no number in this user namespace; -1 where it may be one."""
+    with suppress(OSError, ValueError):
+        seen = int(Path(f"/proc/sys/kernel/overflow{kind}").read_text())
+        for line in Path(f"/proc/self/{kind}_map").read_text().splitlines():
+            first, _, count = map(int, line.split())
+            if first <= seen < first + count:
+                return -1
+        return seen
+    return -1
+
+
+@cache
+def _above_python() -> frozenset[tuple[int, int]]:
+    """The folders and links on the way to the Python that runs here, and to this user's home: see `is_mine`."""
+    steps: list[PathStep] = []
+    ends = [Path(sys.executable), Path(os.__file__)]
+    with suppress(KeyError):
+        ends.append(Path(pwd.getpwuid(os.geteuid()).pw_dir, "x"))
+    for end in ends:
+        with suppress(OSError):
+            os.close(walk(end, steps.append, file=True))
+    return frozenset((step.state.st_dev, step.state.st_ino) for step in steps)
 
 
 @cache
 def _member(user: int, groups: frozenset[int]) -> bool:
     """Whether a user is in one of these groups; one whom nobody knows here is in none."""
-    if not groups:
+    if not groups or user == nobody():
         return False
     try:
         account = pwd.getpwuid(user)
@@ -395,12 +426,19 @@ def of_another(place: Path, state: os.stat_result, groups: frozenset[int] = froz
     """What is said of a folder, file or link that belongs to another user, who is not in these groups."""
     if stat.S_ISLNK(state.st_mode):
         return Standing("others", f"{place} is a link that another user made or can replace")
+    if state.st_uid == nobody():
+        return Standing(
+            "others", f"{place} belongs to a user who has no number in this user namespace, perhaps to root"
+        )
     apart = f", who is not in the group {_group(min(groups))}" if groups else ""
     return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)}){apart}")
 
 
 def open_to_others(step: PathStep) -> Standing:
-    """What is said of a folder that others can write to, and the command that closes it."""
+    """What is said of a folder that others can write to, and the command that closes it.
+
+    There is none for what others share, and this user does not own: it would be closed to them, too.
+    """
     if stat.S_ISLNK(step.state.st_mode):
         return of_another(step.place, step.state)
     mode = f"mode {stat.S_IMODE(step.state.st_mode):o}"
@@ -411,10 +449,13 @@ def open_to_others(step: PathStep) -> Standing:
     else:
         who = f"the group {_group(min(step.groups))}"
     place = shlex.quote(str(step.place))
-    sudo = "" if step.state.st_uid == os.geteuid() else "sudo "
+    said = f"{who} can write to {step.place} ({mode})"
+    if step.state.st_uid == os.geteuid():
+        return Standing("others", said, f"chmod go-w {place}")
+    if not step.everybody:
+        return Standing("others", said)
     # A folder for everybody, such as /tmp, stays one.
-    change = "+t" if step.everybody and not step.last and sudo else "go-w"
-    return Standing("others", f"{who} can write to {step.place} ({mode})", f"{sudo}chmod {change} {place}")
+    return Standing("others", said, f"sudo chmod {'go-w' if step.last else '+t'} {place}")
 
 
 def _name(user: int) -> str:

@@ -43,10 +43,23 @@ _TAKEN = (
     (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
     (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
     (r"\b(?:un)?zip\b", r"\s-P\s*([\"']?)"),
+    (r"\b(?:un)?rar\b|\b7z[ar]?\b", r"\s-h?p([\"']?)"),
+    (r"\bsqlcmd\b", r"\s-P\s*([\"']?)"),
+    (r"\bldap[a-z]+\b", r"\s-w\s*([\"']?)"),
+    (
+        r"\b(?:twine\s+upload|mongo[a-z]*|(?:docker|podman|buildah|skopeo|oras|crane|registry)\s+login)\b",
+        r"\s-p[ =]([\"']?)",
+    ),
+    (r"\bmc\s+(?:alias|config\s+host)$", r"\s(?:set|add)(?:\s+[^\s-]\S*){3}\s+([\"']?)"),  # a name, an address, a user
+    (r"\bhtpasswd\b", r"\s-(?=\w*b)(?!\w*n)\w+(?:\s+[^\s-]\S*){2}\s+([\"']?)"),  # a file, a user
+    (r"\bhtpasswd\b", r"\s-(?:\w*n\w*\s+-\w*b|\w*n\w*b|\w*b\w*n)\w*\s+[^\s-]\S*\s+([\"']?)"),  # no file
     (r"\baz\s+login\b", r"\s-p[ =]([\"']?)"),
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
 )
-_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az")
+_COMMANDS = (
+    *("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az"),
+    *("rar ", "7z", "sqlcmd", "ldap", "twine", "mongo", "login", "mc ", "htpasswd"),
+)
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
