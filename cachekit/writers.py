@@ -51,10 +51,12 @@ def check_writers(
     owners = {0, os.geteuid()} - {whose.nobody()}
     if not (own or _open_to_all(folder)):
         owners |= owners_of(folder)
-        chosen = (
-            not (settings or loaded) or state.st_dev != folder.stat().st_dev
-        )  # else whoever mounts it there chose it
-        if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
+        mounted = state.st_dev != folder.stat().st_dev  # whoever mounts it there chose it
+        if (
+            (mounted or not (settings or loaded))
+            and os.path.samestat(path.lstat(), state)
+            and whose.standing(folder).whose == "own"
+        ):
             owners |= {state.st_uid} - {whose.nobody()}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:
