@@ -65,8 +65,8 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
     """The request for CreateTrainingJob: a function of the fleet alone.
 
     Raises:
-        UsageError: SageMaker begins all jobs at once, and that is more than may run at once; a command is longer than it
-            takes; or Spot machines would be kept, which SageMaker's guide excludes ("SageMaker AI Managed Warm Pools",
+        UsageError: SageMaker begins all jobs at once, and that is more than may run at once; a command is too long for
+            it; or Spot machines would be kept, which SageMaker's guide excludes ("SageMaker AI Managed Warm Pools",
             Considerations).
     """
     if len(fleet.units) > fleet.jobs:
