@@ -170,6 +170,12 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "htpasswd -cb .htpasswd ann {}",
         "htpasswd -nbB ann {}",
         "htpasswd -n -b ann {}",
+        "curl -sSu ann:{} x",
+        "curl --proxy-user ann:{} x",
+        "http -a ann:{} POST x",
+        "mosquitto_pub -u ann -P {} -t runs",
+        "cqlsh -u ann -p {}",
+        'echo \'{{"username": "ann", "key": "{}"}}\' > kaggle.json',
     ],
 )
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
