@@ -162,7 +162,7 @@ def open_to_write(path: Path) -> int:
     """Open a folder to make files there, and follow no link that leads where another user wants; gives its descriptor.
 
     A link may belong to this user, to root, or to a member of a group of this user that shares a folder above it. A
-    link where everybody can replace it is none of these.
+    link where others can replace it, or a folder above it, is none of these: they could move one of this user's there.
 
     Raises:
         StrangersLinkError: There is such a link.
@@ -176,7 +176,7 @@ def open_to_write(path: Path) -> int:
             above.append(step)
             return
         shared = frozenset[int]().union(*(one.sharing for one in above)) & mine
-        replaced = above[-1].everybody and not above[-1].state.st_mode & stat.S_ISVTX
+        replaced = any(one.to_strangers and not one.state.st_mode & stat.S_ISVTX for one in above)
         if replaced or not (is_mine(step.state) or _member(step.state.st_uid, shared)):
             raise StrangersLinkError(errno.EPERM, of_another(step.place, step.state).why, str(path))
 
