@@ -83,8 +83,8 @@ def publish(
         AuthError: The token may not write.
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
-    began = clock.now()
-    compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
+    started = began = clock.now()
+    compared = Comparison(storage, offers, spoiled, read=recheck, exact=dry_run, signing=signing)
     believed = compared.was_all_there()
     if offers and release is None and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
@@ -155,7 +155,7 @@ def publish(
             tried = "once" if attempt == 1 else f"{attempt} times"
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.said}; tried {tried} in {duration(clock.now() - began)}"
+                cause=f"{last.said}; tried {tried} in {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last
