@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ import msgspec
 from cachekit.calls import CallProgress
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import check
+from cachekit.remotes.layout import BLOBS, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
@@ -91,6 +92,7 @@ class ObjectStorage(ObjectReader, Storage):
 
         A few small ones are sent without a look: whatever lies there stays, and is compared then.
         """
+        check([file.path for file in files])
         absent, self._absent = self._absent, set()
         unknown = [file for file in files if file.path not in absent]
         few = len(unknown) <= FEW
@@ -105,8 +107,8 @@ class ObjectStorage(ObjectReader, Storage):
         check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
-        # What is new may stay where a later one turns out to have changed.
-        first = next((at for at, write in enumerate(change.writes) if write.token != ABSENT), len(change.writes))
+        # What is named by its digest is whole and true by itself: it may stay where a later one has changed.
+        first = sum(1 for _ in takewhile(lambda write: write.path.startswith(f"{BLOBS}/"), change.writes))
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
