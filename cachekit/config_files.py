@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,7 +47,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         with files.opened(path) as source:
-            check_writers(path, os.fstat(source.fileno()), _WHY, settings=True, own=path == user_file())
+            check_writers(path, source.fileno(), _WHY, settings=True, own=path == user_file())
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"

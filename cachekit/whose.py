@@ -130,6 +130,10 @@ def standing(path: Path, depth: int = 0) -> Standing:
             os.close(walk(path, steps.append))
         except PermissionError:
             return Standing("others", f"this user may not look into {steps[-1].place}")
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return Standing("others", f"{steps[-1].place} leads through more links than are followed")
     if steps[-1].last and depth:
         steps += below(steps[-1].place, depth)
     return _judged(steps)
@@ -217,6 +221,11 @@ def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
     return open_to_others(step).why if step.everybody or step.users or step.groups - within else ""
 
 
+def look_at(handle: int, place: Path) -> PathStep:
+    """What there is to know of an open file, by its descriptor."""
+    return _step(place, handle, last=True)
+
+
 def wrote(handle: int) -> bool:
     """Whether an open file or folder is this user's or root's, and nobody else can write to it."""
     with suppress(OSError):
@@ -268,6 +277,9 @@ def walk(
         make: Make what is missing, the last folder with this mode, and give a descriptor for reading.
         file: What lies at the end is a file, and is opened to be read.
         follow: What lies at the end may be a link.
+
+    Raises:
+        OSError: It cannot be opened; or there are more links than are followed, as where one leads to itself.
     """
     left = deque(path.absolute().parts[1:])
     place, links = Path("/"), 0
@@ -282,6 +294,8 @@ def walk(
                 links += 1
                 loose = step.everybody or links > _LINKS
                 look(PathStep(place / name, state, step.users, step.groups, loose=loose))
+                if links > _LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))  # noqa: TRY301 - as all that may
                 # Whoever could replace it meanwhile is not a stranger, or the walk has ended.
                 target = Path(os.readlink(name, dir_fd=handle))
                 left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
@@ -357,18 +371,49 @@ def _alone(gid: int, user: int) -> bool:
 
 
 def _groups() -> set[int]:
-    return {os.getegid(), *os.getgroups()}
+    return {os.getegid(), *os.getgroups()} - {nobody("gid")}
 
 
 def is_mine(state: os.stat_result) -> bool:
-    """Whether something belongs to this user or root."""
+    """Whether something belongs to this user or root, or to whoever can exchange the Python that runs here.
+
+    The last counts in a user namespace that has no number for root, where all who have none look alike.
+    """
+    if state.st_uid == nobody():
+        return (state.st_dev, state.st_ino) in _above_python()
     return state.st_uid in {0, os.geteuid()}
+
+
+@cache
+def nobody(kind: Literal["uid", "gid"] = "uid") -> int:
+    """The user or group that all seem to be who have no number in this user namespace; -1 where it may be one."""
+    with suppress(OSError, ValueError):
+        seen = int(Path(f"/proc/sys/kernel/overflow{kind}").read_text())
+        for line in Path(f"/proc/self/{kind}_map").read_text().splitlines():
+            first, _, count = map(int, line.split())
+            if first <= seen < first + count:
+                return -1
+        return seen
+    return -1
+
+
+@cache
+def _above_python() -> frozenset[tuple[int, int]]:
+    """The folders and links on the way to the Python that runs here, and to this user's home: see `is_mine`."""
+    steps: list[PathStep] = []
+    ends = [Path(sys.executable), Path(os.__file__)]
+    with suppress(KeyError):
+        ends.append(Path(pwd.getpwuid(os.geteuid()).pw_dir, "x"))
+    for end in ends:
+        with suppress(OSError):
+            os.close(walk(end, steps.append, file=True))
+    return frozenset((step.state.st_dev, step.state.st_ino) for step in steps)
 
 
 @cache
 def _member(user: int, groups: frozenset[int]) -> bool:
     """Whether a user is in one of these groups; one whom nobody knows here is in none."""
-    if not groups:
+    if not groups or user == nobody():
         return False
     try:
         account = pwd.getpwuid(user)
@@ -381,12 +426,19 @@ def of_another(place: Path, state: os.stat_result, groups: frozenset[int] = froz
     """What is said of a folder, file or link that belongs to another user, who is not in these groups."""
     if stat.S_ISLNK(state.st_mode):
         return Standing("others", f"{place} is a link that another user made or can replace")
+    if state.st_uid == nobody():
+        return Standing(
+            "others", f"{place} belongs to a user who has no number in this user namespace, perhaps to root"
+        )
     apart = f", who is not in the group {_group(min(groups))}" if groups else ""
     return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)}){apart}")
 
 
 def open_to_others(step: PathStep) -> Standing:
-    """What is said of a folder that others can write to, and the command that closes it."""
+    """What is said of a folder that others can write to, and the command that closes it.
+
+    There is none for what others share, and this user does not own: it would be closed to them, too.
+    """
     if stat.S_ISLNK(step.state.st_mode):
         return of_another(step.place, step.state)
     mode = f"mode {stat.S_IMODE(step.state.st_mode):o}"
@@ -397,10 +449,13 @@ def open_to_others(step: PathStep) -> Standing:
     else:
         who = f"the group {_group(min(step.groups))}"
     place = shlex.quote(str(step.place))
-    sudo = "" if step.state.st_uid == os.geteuid() else "sudo "
+    said = f"{who} can write to {step.place} ({mode})"
+    if step.state.st_uid == os.geteuid():
+        return Standing("others", said, f"chmod go-w {place}")
+    if not step.everybody:
+        return Standing("others", said)
     # A folder for everybody, such as /tmp, stays one.
-    change = "+t" if step.everybody and not step.last and sudo else "go-w"
-    return Standing("others", f"{who} can write to {step.place} ({mode})", f"{sudo}chmod {change} {place}")
+    return Standing("others", said, f"sudo chmod {'go-w' if step.last else '+t'} {place}")
 
 
 def _name(user: int) -> str:

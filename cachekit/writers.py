@@ -16,7 +16,7 @@ from cachekit.errors import UsageError
 
 def check_writers(
     path: Path,
-    state: os.stat_result,
+    handle: int,
     why: str,
     *,
     found: bool = False,
@@ -34,7 +34,7 @@ def check_writers(
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
-        state: Of the file that is open: the name may lead elsewhere by now.
+        handle: The descriptor of the file that is open: the name may lead elsewhere by now.
         why: It matters, for people.
         found: No person named it: it was looked for.
         settings: It says whose records are used; it was looked for, too.
@@ -42,30 +42,36 @@ def check_writers(
         loaded: See `check_name`.
 
     Raises:
-        UsageError: It is somebody else's, everybody can write to it, or somebody else can give it its name.
+        UsageError: It is somebody else's, somebody else can write to it, or can give it its name.
         OSError: It is gone.
     """
     folder, planted = path.parent, planted_on(path)
-    owners = {0, os.geteuid()}
+    step = whose.look_at(handle, path)
+    state = step.state
+    owners = {0, os.geteuid()} - {whose.nobody()}
     if not (own or _open_to_all(folder)):
         owners |= owners_of(folder)
         chosen = not settings or state.st_dev != folder.stat().st_dev  # else whoever mounts it there chose it
         if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
-            owners.add(state.st_uid)
+            owners |= {state.st_uid} - {whose.nobody()}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:
         cause = planted.why
         hint = "check what the file says; then make a copy of your own, or work in the folder of somebody you trust"
+        if settings and not own:
+            hint = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
     elif strangers and (own or not whose.shared_with(strangers, folder)):
         cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "check what the file says; then remove it, make a copy of your own, or work in another folder"
         if own:
             cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
             hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
-    elif state.st_mode & stat.S_IWOTH:
-        cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
-        hint = f"check what the file says, then run: chmod o-w {shlex.quote(str(path))}"
-        if _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:  # a checkout with umask 0000
+    elif step.to_strangers:
+        told = whose.open_to_others(step)
+        cause = told.why
+        hint = f"check what the file says, then run: {told.mend or f'sudo chmod go-w {shlex.quote(str(path))}'}"
+        if step.everybody and _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:
+            # A checkout with umask 0000.
             within = shlex.quote(str(folder))
             hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:
@@ -122,7 +128,7 @@ def exchanged_by(
         OSError: A folder cannot be looked at.
     """
     steps, work, direct, missing = list[whose.PathStep](), list[Path](), None, [path]
-    owners, device = {0, os.geteuid()}, -1
+    owners, device = {0}, -1
     with suppress(FileNotFoundError):  # the working directory may be gone
         work = [Path.cwd(), *Path.cwd().parents]
     with suppress(FileNotFoundError):
@@ -134,10 +140,12 @@ def exchanged_by(
         if stat.S_ISLNK(step.state.st_mode):
             continue  # whose it may be, `planted_on` says
         if device not in {-1, step.state.st_dev} or step.place in work:
-            owners.add(step.state.st_uid)
+            owners |= {step.state.st_uid} - {whose.nobody()}
         device = step.state.st_dev
         if (loaded or followed) and not (
-            {step.state.st_uid} <= owners or whose.shared_with([step.state.st_uid], step.place)
+            whose.is_mine(step.state)
+            or {step.state.st_uid} <= owners
+            or whose.shared_with([step.state.st_uid], step.place)
         ):
             return whose.of_another(step.place, step.state)
         last = direct is not None and os.path.samestat(step.state, direct)
@@ -157,7 +165,8 @@ def exchanged_by(
 def owners_of(folder: Path) -> set[int]:
     """Who owns a folder or one above, and so can exchange it; not where everybody can."""
     above = folder.absolute()
-    return {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
+    found = {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
+    return found - {whose.nobody()}
 
 
 def planted_on(path: Path, *, file: bool = True) -> whose.Standing | None:

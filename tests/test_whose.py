@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import grp
 import os
 import pwd
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import whose
-from cachekit.whose import open_judged, standing
+from cachekit import private, whose
+from cachekit.whose import open_judged, open_to_write, standing
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.users import ANOTHER, ONE, allow, as_user, known
 
+MEMBER = 64001  # of no account
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 
 
@@ -34,6 +36,16 @@ def test_a_group_of_this_user_alone_is_nobody_else(public, monkeypatch):
     assert standing(folder).whose == "group", "another member made it"
     folder.chmod(0o755)
     assert standing(folder).whose == "others", "and lets nobody write to it"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("mode", "mend"), [(0o777, "sudo chmod go-w"), (0o2775, "")])
+def test_no_command_closes_a_folder_that_others_share_to_them(public, mode, mend):
+    (team := public / "team").mkdir()
+    os.chown(team, 0, ANOTHER)
+    team.chmod(mode)
+    assert as_user(ONE, lambda: standing(team).mend) == (mend and f"{mend} {team}")
+    assert standing(team).mend == f"chmod go-w {team}", "its owner may"
 
 
 @ROOT_ONLY
@@ -135,3 +147,38 @@ def test_folders_below_are_looked_at_as_far_as_asked(tmp_path):
     deep.chmod(0o777)
     assert standing(tmp_path / "records", depth=1).whose == "own"
     assert standing(tmp_path / "records", depth=2).whose == "others"
+
+
+@pytest.mark.parametrize("targets", [["one"], ["two", "one"], ["./one/../one"]])
+def test_a_link_that_leads_to_itself_is_followed_to_an_end(tmp_path, targets):
+    for name, target in zip(["one", "two"], targets, strict=False):
+        (tmp_path / name).symlink_to(target)
+    folder = tmp_path / "one" / "folder"
+    assert "more links" in standing(folder).why
+    assert private.obstacle(folder)
+    for opens in (open_judged, open_to_write, private.private_folder):
+        with pytest.raises(OSError, match=r"symbolic links|can replace"):
+            opens(folder)
+
+
+@ROOT_ONLY
+def test_where_a_user_namespace_has_no_number_for_root_only_what_holds_the_python_that_runs_is_roots(public):
+    """All others look alike there, strangers and root: as in a container of a user's without fakeroot."""
+
+    def unshared():
+        me, libc = os.geteuid(), ctypes.CDLL(None)
+        libc.prctl(4, 1)  # PR_SET_DUMPABLE: what was root's a moment ago may not write below /proc/self
+        if libc.unshare(0x10000000):  # CLONE_NEWUSER, of linux/sched.h
+            return "none"
+        whose.nobody.cache_clear()
+        whose._above_python.cache_clear()
+        Path("/proc/self/uid_map").write_text(f"{me} {me} 1")
+        return [standing(one).whose for one in (Path("/"), public, mine)]
+
+    (mine := public / "mine").mkdir()
+    os.chown(mine, MEMBER, MEMBER)
+    said = as_user(MEMBER, unshared)
+    if said == "none":
+        pytest.skip("no user namespace can be made here")
+    assert said == "['own', 'others', 'others']"
+    assert as_user(MEMBER, lambda: [standing(one).whose for one in (public, mine)]) == "['own', 'own']"

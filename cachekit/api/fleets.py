@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
-from cachekit.errors import CachekitError, SecretError, UsageError
+from cachekit.errors import CachekitError, EngineError, SecretError, UsageError
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.store.layout import Layout
 from cachekit.verbs import entry as naming
@@ -66,7 +66,7 @@ class Fleets(Runs):
             compile_for: See `warm`; the machines of the engine are then others than those that train.
             require_warm: See `warm`.
             recache: See `warm`.
-            dry_run: Only plan: submit nothing, with or without a budget.
+            dry_run: Only plan: submit nothing, with or without a budget and a shared cache.
 
         Returns:
             What became of each; `failure()` is what to raise where one failed. With `dry_run`, what would be done.
@@ -188,18 +188,17 @@ class Fleets(Runs):
         nodes = self._machines(verb, variants, where.instance or "", config)
         options = {**checked, "spot": spot, "nodes": nodes}
         first = found.together(nodes, options) if nodes > 1 else ()
+        seconds, lacks = None, list[str]()
         if not options.get("places"):
-            fleet.check_shared(config, found, name)
+            with _needed(lacks, dry_run=dry_run):
+                fleet.check_shared(config, found, name)
         doubt = self._doubt(variants, compile_for, config) if compile_for else ""
-        forecast = where.plan_all(variants, price=price)
+        named = [(one.name, each) for one, each in zip(entries, variants, strict=True)]
+        forecast = where._planned_all(named, price)  # noqa: SLF001 - this one, for the engine's machines
         paid = prices(price).of(machine or self.instance or "")
-        seconds, lacks = None, ""
-        try:
-            seconds = fleet.limit(forecast, paid, found, name, max_dollars, nodes=nodes)
-        except UsageError as refusal:
-            if not dry_run:
-                raise
-            lacks = "; ".join(filter(None, [refusal.said, refusal.hint]))
+        least = options.get("shortest", 1)
+        with _needed(lacks, dry_run=dry_run):
+            seconds = fleet.limit(forecast, paid, found, name, max_dollars, nodes=nodes, least=least)
         if seconds is not None and (longest := options.get("longest")):
             seconds = min(seconds, longest)
         files: dict[str, str] = {}
@@ -248,7 +247,7 @@ class Fleets(Runs):
         if dry_run:
             from cachekit.recipe.price import Prices
 
-            made = fleet.planned(draft, found, forecast, paid, lacks)
+            made = fleet.planned(draft, found, forecast, paid, tuple(lacks))
             # A price without a type is that of the engine's machines.
             typed = {name: one for name, one in prices(price).own.items() if name}
             there = Prices(typed).of(compile_for) if compile_for else None
@@ -335,6 +334,17 @@ class Fleets(Runs):
                 hint="put it into a variable of the machines' environment, or into a file that they can read",
             )
         return ("cachekit", verb, *words, "--format", "json")
+
+
+@contextmanager
+def _needed(lacks: list[str], *, dry_run: bool) -> Iterator[None]:
+    """What nothing is submitted without; a dry run submits nothing, and tells of it."""
+    try:
+        yield
+    except (UsageError, EngineError) as refusal:
+        if not dry_run:
+            raise
+        lacks.append("; ".join(filter(None, [refusal.said, refusal.hint])))
 
 
 def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) -> list[MatrixEntry]:

@@ -74,6 +74,10 @@ class Questions(Opened):
 
         One that cannot be planned stops no other: the answer's `error()` tells of it.
         """
+        return self._planned_all([(_name(one), one) for one in recipes], price)
+
+    def _planned_all(self, named: Sequence[tuple[str, AnyRecipe]], price: Price) -> Forecast:
+        """The same of recipes with the names that their rows get."""
         from cachekit.compilers.prepare import again
         from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
@@ -89,7 +93,7 @@ class Questions(Opened):
         def before(now: Prepared) -> list[Prepared]:
             return [again(now, other) for other in where.other_toolchains(now.recipe)]
 
-        wanted = [(_name(one), partial(prepared, one)) for one in recipes]
+        wanted = [(name, partial(prepared, one)) for name, one in named]
         with self.session(verb="plan", config=config) as opened:
             return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 

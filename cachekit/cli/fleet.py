@@ -202,7 +202,7 @@ def plan(answer: FleetPlan) -> list[str]:
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
     if answer.lacks:
-        lines += ["", *out.labelled("not submitted as it stands: ", answer.lacks)]
+        lines += ["", *(line for what in answer.lacks for line in out.labelled("not submitted as it stands: ", what))]
     return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
 
 

@@ -102,6 +102,11 @@ def retire(layout: Layout, days: int) -> None:
             shutil.rmtree(found.path, ignore_errors=True)
 
 
+def forget(fleet: Fleet) -> None:
+    """Remove a fleet that no engine knows."""
+    shutil.rmtree(fleet.path, ignore_errors=True)
+
+
 def every(layout: Layout) -> Iterator[Fleet]:
     """This user's fleets, newest first."""
     for found in sorted(_folders(layout), key=lambda one: one.name, reverse=True):
@@ -167,6 +172,8 @@ def _state(fleet: Fleet, number: int, unit: FleetUnit, all_seen: Mapping[int, Se
     if seen is None:
         reason = "" if ended else "the engine does not know it, and it left no exit code"
         seen = Seen("lost" if ended is None else "done" if ended.code == 0 else "failed", reason=reason)
+    elif seen.state in {"cancelled", "timed-out"} and ended is not None and ended.code == 0:
+        seen = Seen("done", seen.machine)  # it had ended well before it was asked to end
     if seen.state in {"done", "failed"} and ended is None:
         reason = seen.reason or "it left no exit code"
         if begun is None and not log(fleet, number):

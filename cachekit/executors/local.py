@@ -89,7 +89,7 @@ class _Local:
             elif not (fleet.path / f"{number}.ended").exists():  # else its note says how
                 begun = (fleet.path / f"{number}.begun").exists()
                 seen[number] = (
-                    Seen("lost", reason="the process that starts the commands was killed")
+                    Seen("lost", reason="the process that starts the commands is gone, and it left no exit code")
                     if dead
                     else Seen("running" if begun else "waiting")
                 )
@@ -128,6 +128,12 @@ def _available() -> int:
     return 1 << 62
 
 
+def _how(code: int) -> str:
+    """How a command ended that could not note it: it was killed, for want of memory perhaps, or its disk is full."""
+    killed = -code if code < 0 else code - 128
+    return f"it was killed by signal {killed}" if killed > 0 else f"it ended with {code} and noted no exit code"
+
+
 class _Commands:
     """Commands of a fleet, so many at once."""
 
@@ -162,8 +168,10 @@ class _Commands:
     def _look(self) -> None:
         time.sleep(POLL)
         for number, (command, began) in list(self._running.items()):
-            if command.poll() is not None:
+            if (code := command.poll()) is not None:
                 del self._running[number]
+                if not (self._fleet.path / f"{number}.ended").exists():
+                    self._end(number, Seen("failed", reason=_how(code)))
             elif self._fleet.seconds is not None and time.monotonic() - began > self._fleet.seconds:
                 self._end(number, Seen("timed-out"))
 

@@ -7,7 +7,6 @@ after they ended (`MinJobAge`), and the notes of the commands tell of them after
 
 from __future__ import annotations
 
-import math
 import shlex
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from cachekit.executors.port import Fleet, Places, Seen, State
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 PATIENCE = 60  # seconds for an answer of the controller
+MINUTE = 60  # seconds: in whole ones Slurm limits a job's time [sbatch(1), "--time"]
 RESTARTS = 5  # how often a job goes on after one of its nodes died
 # [squeue(1), "JOB STATE CODES"] A requeued job is PENDING again, and so waits.
 STATES: dict[str, State] = {
@@ -80,7 +80,9 @@ def _asked(*command: str, script: str = "") -> str:
     except subprocess.CalledProcessError as error:
         said = " ".join(str(error.stderr or error.stdout).split())
         hint = "run this on a machine of the cluster, where `sinfo` works"
-        if command[0] == "sbatch":  # the others have answered
+        if "Invalid job array" in said:
+            hint = "a shorter list: `scontrol show config` shows the cluster's MaxArraySize"
+        elif command[0] == "sbatch":  # the others have answered
             hint = (
                 "what the cluster asks for beside a partition is said in sbatch's variables: SBATCH_ACCOUNT, SBATCH_QOS"
             )
@@ -111,7 +113,7 @@ class _Slurm:
                 f"Slurm has no partition {queue!r}", hint=f"there are: {', '.join(sorted(partitions)) or 'none'}"
             )
         own = queue or next((name.rstrip("*") for name, _, _ in shown if name.endswith("*")), "")
-        return {"setup": config.slurm_setup, "longest": _seconds(partitions.get(own, ""))}
+        return {"setup": config.slurm_setup, "longest": _seconds(partitions.get(own, "")), "shortest": MINUTE}
 
     def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
         """One command on each node, with all of its processors; what the first one answers is the answer."""
@@ -129,8 +131,8 @@ class _Slurm:
             "partition": fleet.queue,
             "array": f"0-{len(fleet.units) - 1}%{fleet.jobs}",
             "chdir": fleet.cwd,
-            "output": f"{fleet.folder}/%a.engine",
-            "time": str(math.ceil(fleet.seconds / 60)) if fleet.seconds is not None else "",
+            "output": f"{fleet.folder.replace('%', '%%')}/%a.engine",  # [sbatch(1), "filename pattern"]
+            "time": str(max(1, int(fleet.seconds // MINUTE))) if fleet.seconds is not None else "",
         }
         lines = [f"#SBATCH --{name}={shlex.quote(value)}" for name, value in options.items() if value]
         run = shlex.join([sys.executable, unit.__file__, fleet.folder])
@@ -153,7 +155,8 @@ class _Slurm:
         seen, rest = {}, None
         for line in _asked("squeue", f"--name={_name(fleet)}", *shown).splitlines():
             number, state, machine, reason = (line.strip().split("|", 3) + [""] * 3)[:4]
-            one = Seen(STATES.get(state, "unknown"), machine, "" if reason in UNTOLD else reason)
+            untold = reason in UNTOLD or state == "CANCELLED"  # why it waited, until then
+            one = Seen(STATES.get(state, "unknown"), machine, "" if untold else reason)
             if number.isdecimal():
                 seen[int(number)] = one
             else:  # N/A: what had not begun of an array that was cancelled is one job without numbers

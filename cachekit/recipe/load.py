@@ -65,7 +65,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
             raise RecipeError(f"{path} is a folder, not a {what}", hint=_beside(path) or "name the YAML file")
         with files.opened(path) as source:
             if not zoo.comes_along(path):
-                check_writers(path, os.fstat(source.fileno()), f"a {what} says what runs here")
+                check_writers(path, source.fileno(), f"a {what} says what runs here")
             raw = source.read(most + 1)
     except FileNotFoundError as error:
         listed = "`cachekit zoo` lists the recipes that come with cachekit"

@@ -34,7 +34,8 @@ _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
 _SEAL = r"(?i)(?<![\w.-])((?:x-(?:amz|goog)-)?(?:sig|signature|hmac)=)([\w%+/~.-]{16,999}={0,2})"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
-    (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"\bcurl\b", r"\s(?:-[fgikLnNqsSv#]*[uU]|--(?:proxy-)?user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"(?:^|\s)(?:https?|xhs?)(?:\s|$)", r"\s(?:-a|--auth)[ =]?([\"']?)[^\s:\"']{1,99}:"),
     (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
     (r"\bsmbclient\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
@@ -43,10 +44,24 @@ _TAKEN = (
     (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
     (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
     (r"\b(?:un)?zip\b", r"\s-P\s*([\"']?)"),
-    (r"\baz\s+login\b", r"\s-p[ =]([\"']?)"),
+    (r"\b(?:un)?rar\b|\b7z[ar]?\b", r"\s-h?p([\"']?)"),
+    (r"\b(?:sqlcmd|ipmitool|mosquitto_[a-z]+)\b", r"\s-P\s*([\"']?)"),
+    (r"\bldap[a-z]+\b", r"\s-w\s*([\"']?)"),
+    (
+        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]*|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry)\s+login)\b",
+        r"\s-p[ =]([\"']?)",
+    ),
+    (r"\bmc\s+(?:alias|config\s+host)$", r"\s(?:set|add)(?:\s+[^\s-]\S*){3}\s+([\"']?)"),  # a name, an address, a user
+    (r"\bhtpasswd\b", r"\s-(?=\w*b)(?!\w*n)\w+(?:\s+[^\s-]\S*){2}\s+([\"']?)"),  # a file, a user
+    (r"\bhtpasswd\b", r"\s-(?:\w*n\w*\s+-\w*b|\w*n\w*b|\w*b\w*n)\w*\s+[^\s-]\S*\s+([\"']?)"),  # no file
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
+    (r"\\?\"username\\?\"\s*:\s*\\?\"[^\"]+\"\s*,$", r"\s{0,9}\\?\"key\\?\"\s{0,9}:\s{0,9}\\?(\")"),  # Kaggle's file
 )
-_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az")
+_COMMANDS = (
+    *("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az"),
+    *("rar ", "7z", "sqlcmd", "ldap", "twine", "mongo", "login", "mc ", "htpasswd", "http ", "https ", "xh ", "xhs "),
+    *("ipmitool", "mosquitto", "poetry", "cqlsh", "username"),
+)
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a

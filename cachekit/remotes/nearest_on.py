@@ -43,7 +43,7 @@ NEAR = 30
 REMEMBERED_SECONDS = 60.0
 LANES = 8  # remotes that are asked at once
 FEW = 5  # records that are told apart by more digits of their keys
-JUDGED = 8  # records of one search that are read for who signed them: the nearest first
+JUDGED = 8  # records of one search that are read to be judged: the nearest first
 _NOTE = "index.json"
 
 
@@ -255,7 +255,7 @@ class RemoteSearch:
         return digits not in self._here[folder]
 
     def _trusted(self, one: Known, changes: tuple[Change, ...]) -> Nearest | None:
-        """A record, read where each needs a signature; None for one that may not be used, as far as that is known."""
+        """A record, read where some may not be used; None for one of these, as far as that is known."""
         if reason := self._remote.withdrawn(one):
             self.untrusted = self.untrusted or f"{named(one)} on {self._remote.name} is not used: it is {reason}"
             return None
@@ -263,7 +263,7 @@ class RemoteSearch:
             return Nearest(one, changes, remote=self._remote, fetch=one.size)
         if one.key not in self._judged:
             if len(self._judged) >= JUDGED:
-                self.problem = "its nearest records are signed by nobody you trust"
+                self.problem = f"its {JUDGED} nearest records may not be used"
                 return None
             self._judged[one.key] = None
             try:
@@ -286,8 +286,8 @@ def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], 
     token is: what is told as there is what may be used. On an object store it is one: see `speaks_for_all`.
 
     Returns:
-        By key, what it says; and the records that are there of which it says nothing, or says what the settings revoke.
-        It never says anything where each record needs a signature.
+        By key, what it says; and the records that are there of which it says nothing. It never says anything where
+        records need a signature, or the settings revoke something.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
@@ -304,7 +304,7 @@ def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], 
     said: dict[str, Known] = {}
     for path in left.keys() & known.paths.keys():
         one = known.known(known.paths[path])
-        if one is not None and one.modules and one.key == left[path].key and not remote.withdrawn(one):
+        if one is not None and one.modules and one.key == left[path].key:
             said[one.key] = one
     return said, [place for place in left.values() if place.key not in said]
 
@@ -348,7 +348,7 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
             if isinstance(answer, Exception):
                 raise answer
             for known in answer:
-                if not (remote.picks or remote.withdrawn(known)) or remotes.find_on(remote, known.place):
+                if not remote.picks or remotes.find_on(remote, known.place):
                     found.setdefault(known.key, (known, remote.name))
                 else:
                     refused = known.key

@@ -182,13 +182,16 @@ class Remote:
     def picks(self) -> bool:
         """Whether some records there may be told of and others not: those are told apart by reading each.
 
-        Each run asks: what was remembered of a remote that has been opened to others since would be told of them. Of a
-        private one this costs no request where nothing that is known says that it is somebody else's: whose token this
-        is, is asked before any of it is used. What the settings revoke is told apart by `withdrawn`.
+        So it is where the settings revoke something, which an index may not know of. Each run asks: what was remembered
+        of a remote that has been opened to others since would be told of them. Of a private one this costs no request
+        where nothing that is known says that it is somebody else's: whose token this is, is asked before any of it is
+        used.
 
         Raises:
             RemoteError, AuthError: See `demands`.
         """
+        if self.trust.table.revokes:
+            return True
         if self._demands is None and self.trust.mode(self.name) == "owner":
             self.revision()
             if self.storage.private and not self.storage.known_stranger(self._memory):
@@ -196,7 +199,7 @@ class Remote:
         return bool(self.demands())
 
     def withdrawn(self, known: Known) -> str:
-        """Why a record is revoked, by what an index says of it, and so not told of; what is used is read and judged."""
+        """Why a record is revoked, by what an index says of it: such a one need not be read to be left out."""
         if not self.trust.table.revokes:
             return ""
         return self.trust.policy.withdrawn(known.created, known.digest, known.signers)

@@ -97,8 +97,8 @@ def read(path: Path) -> list[Locked]:
     """
     try:
         with files.opened(path) as source:
-            state = os.fstat(source.fileno())
-            check_writers(path, state, "a lock file says which artifacts run here", found=path == nearest())
+            why = "a lock file says which artifacts run here"
+            check_writers(path, source.fileno(), why, found=path == nearest())
             document = parse(source.read())
         if document.get("version") != VERSION:
             raise UsageError(

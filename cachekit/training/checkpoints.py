@@ -8,15 +8,18 @@ itself would go on in silence with a fresh one.
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.nodes import SAGEMAKER
 from cachekit.errors import UsageError
 from cachekit.events import Journal
+from cachekit.files import opened
 from cachekit.text import cause_of
 from cachekit.writers import check_name, check_writers
 
@@ -53,7 +56,7 @@ def checkpoint(resume: str, folder: Path, journal: Journal) -> str:
                 return str(found)
             journal.emit("resume.passed", checkpoint=str(found), reason=reason)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be read", cause=cause_of(error)) from error
+        raise UsageError(f"{error.filename or folder} cannot be read", cause=cause_of(error)) from error
     journal.emit("resume.none", folder=str(folder))
     return ""
 
@@ -76,18 +79,31 @@ def _named(path: Path) -> str:
 
 def _check_writers(checkpoint: Path) -> None:
     """See that a checkpoint is of those who may say whose code runs: its files are unpickled, and torch before 2.6
-    runs what a pickle says. The Trainer looks for them by their names.
+    runs what a pickle says. The Trainer looks for them by their names, also in folders to which links lead.
     """
     if is_jobs(checkpoint):
         return
-    why = "a checkpoint is unpickled, which may run code"
+    why, seen = "a checkpoint is unpickled, which may run code", set[tuple[int, int]]()
     try:
         check_name(checkpoint, why, found=True, loaded=True)
-        for file in sorted(checkpoint.rglob("*")):
-            if file.is_file():
-                check_writers(file, file.stat(), why, found=True, loaded=True)
+        there = os.walk(checkpoint, onerror=_raise, followlinks=True) if checkpoint.is_dir() else ()
+        for folder, below, names in there:
+            state = Path(folder).stat()
+            if (state.st_dev, state.st_ino) in seen:  # a link leads there, too
+                below.clear()
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            check_name(Path(folder, "*"), why, found=True, loaded=True)
+            for file in map(Path, repeat(folder), sorted(names)):
+                if file.is_file():
+                    with opened(file) as source:
+                        check_writers(file, source.fileno(), why, found=True, loaded=True)
     except OSError as error:
         raise UsageError(f"{checkpoint} is not read", cause=cause_of(error)) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def is_jobs(folder: Path) -> bool:
@@ -109,9 +125,17 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def flaw(checkpoint: Path) -> str:
-    """Why a checkpoint cannot be gone on from; empty where it is whole."""
+    """Why a checkpoint cannot be gone on from; empty where it is whole.
+
+    Raises:
+        PermissionError: This user may not read it, which another checkpoint would not mend.
+    """
     try:
+        for file in sorted(filter(Path.is_file, checkpoint.iterdir())):
+            opened(file).close()  # not all that looks into it says why it cannot
         return next(_flaws(checkpoint), "")
+    except PermissionError:
+        raise
     except OSError as error:
         return f"{Path(error.filename or checkpoint).name} cannot be read: {cause_of(error)}"
 

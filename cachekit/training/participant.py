@@ -24,6 +24,8 @@ class Participant(Struct, frozen=True):
         mode: What it is about to run: `trial` or `train`.
         key: Of the record that it runs with.
         hard: What the key is made of.
+        soft: What it trains by and no graph knows: the learning rate, the seed. Machines that differ there would each
+            train a model of their own, and torch would not say so.
         resume: The name of the checkpoint from which it would go on; empty where it starts over.
     """
 
@@ -33,6 +35,7 @@ class Participant(Struct, frozen=True):
     mode: Literal["trial", "train"]
     key: Annotated[str, Meta(max_length=64)]
     hard: dict[str, Any]
+    soft: dict[str, Any] = {}
     resume: Annotated[str, Meta(max_length=255)] = ""
 
     def __str__(self) -> str:
@@ -49,6 +52,7 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
                 hint="the same --nnodes on all machines",
             )
         changes = [each for each in difference(first.hard, one.hard) if not each.name.startswith("target.")]
+        changes += difference(first.soft, one.soft)
         if changes:
             what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
             said = [

@@ -158,6 +158,13 @@ def run_job(
     return result, seen
 
 
+def _trained_by(prepared: Prepared) -> dict[str, Any]:
+    """What all machines of a training have alike although it is in no key."""
+    names = ("training.", "model.name", "data.name")
+    soft = prepared.ingredients.soft
+    return {name: soft[name] for name in soft if name.startswith(names) and name != "training.dataloader_num_workers"}
+
+
 @contextmanager
 def _meeting(prepared: Prepared, job: Job, journal: Journal, wait: float) -> Iterator[Meeting | None]:
     """The other machines, where the run is one with theirs; None where it is this machine's alone."""
@@ -180,6 +187,7 @@ def _meeting(prepared: Prepared, job: Job, journal: Journal, wait: float) -> Ite
         mode=job.mode,
         key=prepared.key,
         hard=dict(prepared.ingredients.hard),
+        soft=_trained_by(prepared) if job.mode == "train" else {},
         resume=Path(job.resume).name,
     )
     with meeting(me, compiler.node, max(wait, SOONEST), waiting) as others:

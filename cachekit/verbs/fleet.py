@@ -52,7 +52,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
         price_there: What an hour of that one costs.
         doubt: What nobody has shown of compiling for it on another machine.
         request: What would be submitted, to the letter.
-        lacks: What else must be said before that is submitted; empty for nothing.
+        lacks: What nothing is submitted without, and how to say it: a budget, a shared cache.
     """
 
     engine: str
@@ -68,7 +68,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
     price_there: Price | None = None
     doubt: str = ""
     request: str
-    lacks: str = ""
+    lacks: tuple[str, ...] = ()
 
 
 class UnitOutcome(UnitState, frozen=True, kw_only=True):
@@ -210,11 +210,18 @@ def makespan(seconds: Sequence[float], machines: int) -> float:
 
 
 def limit(
-    forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None, *, nodes: int = 1
+    forecast: Forecast,
+    price: Price | None,
+    engine: Engine,
+    name: str,
+    most: float | None,
+    *,
+    nodes: int = 1,
+    least: float = 1.0,
 ) -> float | None:
     """After how many seconds a command is ended, so that all of them cost no more than `most` dollars; None for never.
 
-    Each runs on so many `nodes`.
+    Each runs on so many `nodes`. An engine ends none after less than `least` seconds, and takes 0 for no limit.
 
     Raises:
         UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
@@ -240,9 +247,9 @@ def limit(
                 cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
                 hint="--max-dollars N, with more; or a shorter list",
             )
-    if each < 1:  # engines take a limit of 0 seconds for none
+    if each < least:
         raise UsageError(
-            f"{dollars(most)} are not enough for a second of each command",
+            f"{dollars(most)} are not enough for {duration(least)} of each command",
             cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
             hint="--max-dollars N, with more; or a shorter list",
         )
@@ -255,7 +262,9 @@ def compiled_for(machine: str) -> str:
     return machine if known and known.target else ""
 
 
-def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None, lacks: str = "") -> FleetPlan:
+def planned(
+    fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None, lacks: tuple[str, ...] = ()
+) -> FleetPlan:
     """A fleet that is not submitted, with what it would take."""
     rows = forecast.plans
     ranked = [rows[number] for number in order(rows)]
@@ -287,7 +296,13 @@ def submit(layout: Layout, draft: Fleet, engine: Engine, tell: Tell, *, keep: in
     fleets.retire(layout, keep)
     made = fleets.create(layout, **{name: fields[name] for name in fields if name not in {"id", "created", "folder"}})
     with _going_on(made):  # the first commands may run before the last ones are submitted
-        engine.submit(made)
+        try:
+            engine.submit(made)
+        except EngineError:
+            with suppress(EngineError):
+                if not engine.look(made):  # it took none of them
+                    fleets.forget(made)
+            raise
         tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
     return made
 

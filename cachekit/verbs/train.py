@@ -47,7 +47,7 @@ from cachekit.verbs.plan import (
 )
 from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.warm import WarmRun, warm
-from cachekit.whose import Standing, below, of_another, open_to_others, shared_with
+from cachekit.whose import Standing, below, look_at, of_another, open_to_others, shared_with
 from cachekit.writers import exchanged_by, owners_of, planted_on
 
 _DEEPEST = 4  # folders, of those in which a training writes: checkpoint-5/global_step5
@@ -317,22 +317,39 @@ def _check_output(folder: Path, *, begin: bool = False) -> None:
     try:
         if begin:
             make(folder, 0o775)
-        if not is_jobs(folder) and (told := _stranger(folder)):
+        jobs = is_jobs(folder)
+        told = (None if jobs else _stranger(folder)) or _made_in(existing(folder), folder)
+        if told and not jobs:
             raise UsageError(
                 f"the output folder {folder} is not written to: a training replaces and removes files there",
                 cause=f"{told.why}, so another user could make the training write elsewhere",
                 hint="choose a folder of your own with --output-dir"
                 + (f"; or check that nothing there is a link, then run: {told.mend}" if told.mend else ""),
             )
-        probe = existing(folder) / f".cachekit-{uuid.uuid4().hex}"
-        probe.touch(exist_ok=False)
-        probe.unlink()
     except OSError as error:
         raise UsageError(
             f"the output folder {folder} cannot be written",
             cause=cause_of(error),
             hint="choose another folder with --output-dir",
         ) from error
+
+
+def _made_in(there: Path, folder: Path) -> Standing | None:
+    """Who else could write to a folder that the training makes, as the umask lets them; found by making one.
+
+    A folder with the bit for it gives its group to what is made there, also one that this user is not in.
+    """
+    probe = there / f".cachekit-{uuid.uuid4().hex}"
+    probe.mkdir(0o775)
+    try:
+        handle = os.open(probe, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            step = look_at(handle, folder)
+        finally:
+            os.close(handle)
+    finally:
+        probe.rmdir()
+    return structs.replace(open_to_others(step), mend="umask 022") if step.to_strangers else None
 
 
 def _stranger(folder: Path) -> Standing | None:

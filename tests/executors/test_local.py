@@ -9,9 +9,8 @@ import pytest
 
 from cachekit.errors import StoreError
 from cachekit.executors import local
-from cachekit.executors.fleet import every, one, retire, states
+from cachekit.executors.fleet import every, one, printed, retire, states
 from cachekit.executors.local import ENGINE
-from cachekit.executors.slurm import PROGRAMS
 from cachekit.store.layout import Layout
 from cachekit.verbs.fleet import state
 from tests.executors.fleet_session import until
@@ -40,6 +39,7 @@ def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     assert planned["machines"] == 3
     assert planned["forecast"]["totals"]["miss"] == 3
     assert planned["order"][-1].endswith("=1"), "what finds another one's comes last"
+    assert {row["name"] for row in planned["forecast"]["plans"]} == set(planned["order"])
     lines = planned["request"].splitlines()
     assert len(lines) == 3
     told, _ = fleet("warm", "toy.yaml", "--on", "local", "--dry-run")
@@ -47,25 +47,6 @@ def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     assert all("start.py cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
     assert fleet("fleet", "ls", "--format", "json")[0] == []
     assert not fleet.log.exists()
-
-
-@pytest.mark.feature("T7")
-@pytest.mark.parametrize("verb", [("warm",), ("train", "--nnodes", "2")], ids=lambda verb: verb[0])
-def test_a_secret_in_the_setup_of_slurm_is_refused_before_it_lies_in_any_file(fleet, verb):
-    """Of several nodes the setup stands in the arguments of srun, which all users of a node see.
-
-    In Slurm's place stand programs that name no partition and take no job.
-    """
-    for program in PROGRAMS:
-        (fleet.work / program).write_text('#!/bin/sh\n[ "${0##*/}" = sinfo ]\n')
-        (fleet.work / program).chmod(0o700)
-    secret, (verb, *words) = "q7RzpL2vT9wKs4XbWWq7", verb
-    setup = {"CACHEKIT_SLURM_SETUP": f"export WANDB_API_KEY={secret}; source venv/bin/activate"}
-    path = {"PATH": f"{fleet.work}:{os.environ['PATH']}"}
-    _, err = fleet(verb, "toy.yaml", *words, "--on", "slurm", "--price", "0", code=2, **setup, **path)
-    assert "error[secret]: slurm_setup would carry a secret" in err
-    assert secret not in err
-    assert not [one for one in fleet.home.rglob("*") if one.is_file() and secret in one.read_text(errors="replace")]
 
 
 def test_one_that_fails_stops_no_other_and_says_why(fleet):
@@ -146,6 +127,22 @@ def test_a_command_that_uses_up_its_time_is_ended(tmp_path):
     for fleet, ends in ((short, ["timed-out"]), (long, ["done", "failed"])):
         ENGINE.submit(fleet)
         until(lambda fleet=fleet, ends=ends: [one.state for one in states(fleet, ENGINE)] == ends)
+
+
+def test_a_command_that_is_killed_is_told_while_the_others_run(tmp_path):
+    fleet = _made(Layout(tmp_path), [["sh", "-c", "kill -9 $PPID"], ["sleep", "60"]], jobs=2)
+    ENGINE.submit(fleet)
+    until(lambda: [one.state for one in states(fleet, ENGINE)] == ["failed", "running"])
+    assert states(fleet, ENGINE)[0].reason == "it was killed by signal 9"
+    ENGINE.cancel(fleet)
+
+
+def test_a_command_that_ends_well_although_it_was_cancelled_is_done(tmp_path):
+    fleet = _made(Layout(tmp_path), [["sh", "-c", "trap 'exit 0' TERM; echo ready; sleep 60 & wait"], ["true"]])
+    ENGINE.submit(fleet)
+    until(lambda: printed(fleet, 0))
+    ENGINE.cancel(fleet)
+    until(lambda: [one.state for one in states(fleet, ENGINE)] == ["done", "cancelled"])
 
 
 def test_a_command_begins_only_where_its_memory_fits(tmp_path, monkeypatch):

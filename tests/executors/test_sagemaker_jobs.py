@@ -131,7 +131,7 @@ def test_a_machine_that_is_taken_away_starts_again(user):
 
 def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     warm = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--format", "json")[0]
-    assert "--max-dollars" in warm["lacks"]
+    assert "--max-dollars" in warm["lacks"][0]
     assert warm["price"] is None, "no dated source quotes one"
     shown, _ = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--price", "1.54")
     assert "costs an unknown amount for compiling, at $1.54 an hour" in " ".join(shown.split())

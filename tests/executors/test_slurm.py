@@ -112,6 +112,7 @@ def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
     slurm("fleet", "cancel")
     done = slurm("fleet", "wait", "--format", "json", code=1)[0]
     assert done["counts"] == {"cancelled": 4}
+    assert not [unit["reason"] for unit in done["units"] if unit["reason"]], "why it waited before is none"
     until(lambda: cluster.idle() == len(NODES))
 
 
@@ -166,7 +167,7 @@ def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     assert "--max-dollars" in slurm("warm", "--matrix", matrix, *options, code=2)[1]
     assert "is unknown" in slurm("warm", "--matrix", matrix, *options, "--max-dollars", "3", code=2)[1]
     dry = (*options, "--dry-run")
-    assert "--max-dollars" in slurm.warm(matrix, *dry)["lacks"], "what a budget would be for can be seen without one"
+    assert "--max-dollars" in slurm.warm(matrix, *dry)["lacks"][0], "what a budget would be for can be seen without one"
     planned = slurm.warm(matrix, *dry, *instance, "--max-dollars", "3")
     per_hour = planned["price"]["per_hour"]
     assert planned["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 2, abs=0.001)
@@ -176,7 +177,7 @@ def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     assert short["max_seconds"] == 30 * 60
     assert "#SBATCH --time=30\n" in short["request"]
     assert (
-        "not enough for a second"
+        "not enough for 1 min 0 s of each command"
         in slurm("warm", "--matrix", matrix, *options, *instance, "--max-dollars", "0", code=2)[1]
     )
     three = ("train", "toy.yaml", "--nnodes", "3", "--format", "json", "--on", "slurm", "--dry-run", *instance)

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.hub import _listed
-from cachekit.errors import RemoteError
+from cachekit.errors import RemoteError, UntrustedError
 from cachekit.key.canonical import key_of
 from cachekit.remotes import document as documents
 from cachekit.remotes import index, layout
@@ -196,31 +196,44 @@ def test_no_record_is_forgotten_that_a_listing_did_not_come_to(tmp_path, wanted,
 
 
 @pytest.mark.feature("T5")
-@pytest.mark.parametrize("way", ["none", "key", "record", "before"])
-def test_who_signs_or_revokes_reads_no_record_to_be_told_of_one(tmp_path, wanted, memory, way):
-    """What is revoked by what the index says is not told of; whatever is used is read and judged."""
+def test_who_signs_and_revokes_nothing_reads_no_record_to_be_told_of_one(tmp_path, wanted, memory):
     near, files = near_one(wanted)
     ann = Watched(tmp_path / "ann", shared=[(memory, "rw")], trust=trust(key=ALICE))
     push(ann.store, ann.session.remotes, [publish(ann.store, (near, files))])
-    revoked = {
-        "none": {},
-        "key": {"keys": [key(ALICE).fingerprint]},
-        "record": {"records": [near.digest]},
-        "before": {"before": "2100-01-01"},
-    }[way]
-    said = trust(key=BOB, revoked=revoked)
-    me = Watched(tmp_path / "me", shared=[(storage := Counted(memory), "r")], trust=said)
+    me = Watched(tmp_path / "me", shared=[(storage := Counted(memory), "r")], trust=trust(key=BOB))
     found = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes)
     assert {*storage.calls} <= {"latest", "read", "revision", "stranger"}
     assert storage.calls.count("read") == 1
     (remote,) = me.session.remotes.readable
-    if way == "none":
-        assert found.reuse.known.key == found.nearest.known.key == near.key
-        assert said_of(remote, [near.place]) == ({near.key: found.nearest.known}, [])
-    else:
-        assert (found.nearest, found.reuse) == (None, None)
-        assert "revoked" in found.looked[0].untrusted
-        assert said_of(remote, [near.place]) == ({}, [near.place])
+    assert found.reuse.known.key == found.nearest.known.key == near.key
+    assert said_of(remote, [near.place]) == ({near.key: found.nearest.known}, [])
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("true", [True, False])
+@pytest.mark.parametrize("way", ["keys", "records", "before"])
+def test_what_is_revoked_is_told_of_by_no_index_and_hides_nothing_behind_it(tmp_path, wanted, memory, way, true):
+    """The index may know of it, or say nothing of signers and digests, and another date."""
+    near, files = near_one(wanted)
+    good = made_from(wanted, **{"training.max_seq_length": 64, "training.per_device_train_batch_size": 99})
+    old = structs.replace(near, provenance=structs.replace(near.provenance, created="2020-01-01T00:00:00+00:00"))
+    ann = Watched(tmp_path / "ann", shared=[(memory, "rw")], trust=trust(key=ALICE))
+    push(ann.store, ann.session.remotes, [publish(ann.store, (old, files))])
+    fill_whole(tmp_path / "bob", memory, [good])
+    if not true:
+        lies = {"signers": (), "digest": "", "created": good[0].provenance.created}
+        rows = [structs.replace(one, **lies) for one in there(memory).rows()]
+        plant(memory, index.encode(structs.replace(RemoteIndex().with_(rows), change="a" * 12)))
+    revoked = {"keys": [key(ALICE).fingerprint], "records": [old.digest], "before": "2021-01-01"}
+    said = trust(key=BOB, revoked={way: revoked[way]})
+    me = Watched(tmp_path / "me", shared=[(memory, "r")], trust=said)
+    found = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes)
+    assert found.nearest.known.key == found.reuse.known.key == good[0].key
+    assert "revoked" in found.looked[0].untrusted
+    (remote,) = me.session.remotes.readable
+    assert said_of(remote, [old.place]) == ({}, [old.place])
+    with pytest.raises(UntrustedError, match="is not used"):
+        by_key(old.key[:16], me.store, me.session.remotes)
 
 
 def test_a_record_that_somebody_removed_goes_from_it_with_the_next_push(tmp_path, wanted, make):

@@ -252,6 +252,7 @@ def test_one_with_another_toolchain_is_named_by_all(machines):
     "fields, message",
     [
         ({"hard": {**HARD, "task": "causal-lm"}}, "node 2 (n2) has another recipe or toolchain than node 0 (n0)"),
+        ({"soft": {"training.seed": 7}}, "node 2 (n2) has another recipe or toolchain than node 0 (n0)"),
         ({"nodes": 4}, "node 2 (n2) was started for 4 machines, and node 0 (n0) for 3"),
         ({"mode": "trial"}, "node 2 (n2) has no record of this key, and node 0 (n0) has one"),
         ({"resume": "checkpoint-6"}, "node 2 (n2) goes on from checkpoint-6, and node 0 (n0) starts over"),

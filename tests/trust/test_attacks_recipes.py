@@ -139,6 +139,28 @@ def test_no_training_writes_to_a_folder_in_which_others_could_make_a_link_meanwh
     cache.plan_train("bert", output_dir=output)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_training_would_make_for_another_group_is_refused_before_it_compiles(tmp, tmp_path, monkeypatch, there):
+    """A folder of the owner of the working directory passes its group on to folders, and the umask lets that write."""
+    cache, work, team = Cache(home=tmp_path / "home"), tmp_path / "work", 64321
+    output = work if there else work / "runs" / "out"
+    work.mkdir()
+    os.chown(work, ONE, team)
+    work.chmod(0o2775)
+    monkeypatch.chdir(work)
+    before = os.umask(0o002)
+    try:
+        with pytest.raises(UsageError, match="is not written to") as raised:
+            cache.plan_train("bert", output_dir=output)
+        assert f"the group {team} can write to {output}" in raised.value.cause
+        assert raised.value.hint.endswith("umask 022")
+        os.umask(0o022)
+        cache.plan_train("bert", output_dir=output)
+    finally:
+        os.umask(before)
+    assert not any(work.iterdir())
+
+
 @pytest.mark.parametrize("way", ["output", "checkpoint", "link", "link inside", "dangling link inside"])
 def test_no_training_writes_to_another_users_own_folder(tmp, tmp_path, way):
     """Its owner may put a link there at any time. Neither may a link of this user's own lead there."""
@@ -245,6 +267,30 @@ def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(t
     assert f"every user of this machine can write to {opened}" in raised.value.cause
     opened.chmod(0o755)
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
+
+
+@pytest.mark.parametrize("way", ["a file", "an empty folder", "a linked folder"])
+def test_all_that_a_checkpoint_leads_to_is_asked(tmp, tmp_path, way):
+    made = make(tmp / "runs" / "checkpoint-4")
+    (made / "shards").mkdir()
+    (made / "again").symlink_to(".")
+    (tmp_path / "elsewhere").mkdir()
+    (made / "linked").symlink_to(tmp_path / "elsewhere")
+    assert checkpoint("auto", tmp / "runs", Journal(None, "test")) == str(made)
+    opened = {"a file": made / "optimizer.pt", "an empty folder": made / "shards"}.get(way, tmp_path / "elsewhere")
+    os.chown(opened, 0, ONE)
+    opened.chmod(0o775)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
+        checkpoint("auto", tmp / "runs", Journal(None, "test"))
+    assert "can write to" in raised.value.cause
+
+
+def test_a_checkpoint_that_this_user_may_not_read_is_not_passed_over(public):
+    for number in (4, 8):
+        make(public / "runs" / f"checkpoint-{number}")
+    (public / "runs" / "checkpoint-8" / "optimizer.pt").chmod(0o600)
+    with pytest.raises(AssertionError, match=r"optimizer\.pt cannot be read"):
+        as_user(ONE, lambda: checkpoint("auto", public / "runs", Journal(None, "test")))
 
 
 @pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
@@ -357,7 +403,7 @@ def test_a_recipe_that_everybody_can_write_to_is_not_read_until_that_ends(tmp):
     path = written(tmp / "mine.yaml", mode=0o666)
     with pytest.raises(UsageError, match="is not read") as raised:
         load_recipe("mine.yaml")
-    assert raised.value.hint.endswith("chmod o-w mine.yaml")
+    assert raised.value.hint.endswith("chmod go-w mine.yaml")
     tmp.chmod(0o777)
     with pytest.raises(UsageError, match="is not read") as raised:
         load_recipe(path)
@@ -436,6 +482,17 @@ def test_settings_of_another_user_in_ones_own_folder_are_read_only_where_they_ar
     monkeypatch.setattr(os, "fstat", mounted)
     monkeypatch.setattr(os.path, "samestat", lambda one, other: one.st_ino == other.st_ino)
     assert config.load(cwd=tmp_path).cache == ("local", "/mnt/x")
+
+
+def test_a_strangers_settings_above_where_one_works_are_told_and_do_not_count_beside_own_ones(tmp, monkeypatch):
+    written(tmp / "cachekit.toml", ONE, text='cache = "local"\n')
+    (tmp / "project").mkdir()
+    monkeypatch.chdir(tmp / "project")
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load()
+    assert "a cachekit.toml of your own, which may be empty" in raised.value.hint
+    Path("cachekit.toml").touch()
+    config.load()
 
 
 def test_a_folder_that_root_made_in_a_runners_checkout_may_hold_the_runners_files(tmp_path, monkeypatch):

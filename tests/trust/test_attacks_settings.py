@@ -13,7 +13,7 @@ from cachekit.remotes.remotes import remotes_of
 from cachekit.trust.sshsig import public_key
 from cachekit.verbs.session import load_config
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
-from tests.support.users import ONE
+from tests.support.users import ONE, allow
 from tests.trust.trust_cases import key, line
 
 pytestmark = pytest.mark.feature("T2")
@@ -51,7 +51,7 @@ def test_the_users_own_file_is_checked_as_well(files, tmp_path, change):
         os.chown(own.parent, ONE, ONE)
     with pytest.raises(UsageError, match="is not read") as raised:
         config.load(cwd=tmp_path / "project")
-    assert ("XDG_CONFIG_HOME" if change == "owner" else "chmod o-w") in raised.value.hint
+    assert ("XDG_CONFIG_HOME" if change == "owner" else "chmod go-w") in raised.value.hint
 
 
 @pytest.mark.parametrize("name", ["team", "another"])
@@ -198,14 +198,21 @@ def test_a_project_does_not_lengthen_how_long_the_user_believes_a_key(files, nam
         assert signer.valid_before.year == 2026
 
 
-def test_settings_that_everybody_can_write_to_are_not_read(files, tmp_path):
+@ROOT_ONLY
+@pytest.mark.parametrize("way", ["everybody", "a group", "a list"])
+def test_settings_that_others_can_write_to_are_not_read(files, tmp_path, way):
     path = tmp_path / "project" / "cachekit.toml"
     assert files("", ANYBODY).cache == ("local", "evil")
-    path.chmod(0o666)
+    path.chmod(0o666 if way == "everybody" else 0o664)
+    assert (way == "everybody") or config.load(cwd=path.parent).cache == ("local", "evil"), "root's own group"
+    if way == "a group":
+        os.chown(path, 0, ONE)
+    if way == "a list":
+        allow(path, ONE)
     with pytest.raises(UsageError, match="is not read") as raised:
         config.load(cwd=path.parent)
-    assert "mode 666" in raised.value.cause
-    assert raised.value.hint.endswith(f"chmod o-w {path}")
+    assert "can write to" in raised.value.cause
+    assert raised.value.hint.endswith(f"chmod go-w {path}")
 
 
 @pytest.mark.feature("T5")
