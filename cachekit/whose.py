@@ -162,7 +162,7 @@ def open_to_write(path: Path) -> int:
     """Open a folder to make files there, and follow no link that leads where another user wants; gives its descriptor.
 
     A link may belong to this user, to root, or to a member of a group of this user that shares a folder above it. A
-    link where everybody can replace it is none of these.
+    link where others can replace it, or a folder above it, is none of these: they could move one of this user's there.
 
     Raises:
         StrangersLinkError: There is such a link.
@@ -176,7 +176,7 @@ def open_to_write(path: Path) -> int:
             above.append(step)
             return
         shared = frozenset[int]().union(*(one.sharing for one in above)) & mine
-        replaced = above[-1].everybody and not above[-1].state.st_mode & stat.S_ISVTX
+        replaced = any(one.to_strangers and not one.state.st_mode & stat.S_ISVTX for one in above)
         if replaced or not (is_mine(step.state) or _member(step.state.st_uid, shared)):
             raise StrangersLinkError(errno.EPERM, of_another(step.place, step.state).why, str(path))
 
@@ -203,11 +203,11 @@ def _judged(steps: Sequence[PathStep]) -> Standing:
     return found
 
 
-def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
-    """Why an open file or folder is not of those to whom the folder belongs that it lies in; empty where it is.
+def outsider(handle: int | Path, place: Path, folder: Standing = OWN) -> str:
+    """Why a file or folder is not of those to whom the folder belongs that it lies in; empty where it is.
 
     Args:
-        handle: Its descriptor.
+        handle: Its descriptor; or itself, of which a link is not followed.
         place: What it is called.
         folder: What `standing` found of the folder; whoever may write there can have made it.
 
@@ -326,8 +326,8 @@ def _state(name: str, above: int, *, make: int | None) -> os.stat_result:
     return os.stat(name, dir_fd=above, follow_symlinks=False)
 
 
-def _step(place: Path, handle: int, *, last: bool) -> PathStep:
-    state = os.fstat(handle)
+def _step(place: Path, handle: int | Path, *, last: bool) -> PathStep:
+    state = os.fstat(handle) if isinstance(handle, int) else handle.lstat()
     if not state.st_mode & stat.S_IWGRP:  # which an access list has for its mask: without it nobody in it may write
         return PathStep(place, state, last=last)
     users, groups = set[int](), set[int]()
@@ -341,12 +341,14 @@ def _step(place: Path, handle: int, *, last: bool) -> PathStep:
     return PathStep(place, state, frozenset(users - {0, me}), others, last)
 
 
-def _entries(handle: int) -> list[tuple[int, int, int]]:
-    """The entries of a folder's access list: tag, permissions, and user or group; empty where it has none."""
+def _entries(handle: int | Path) -> list[tuple[int, int, int]]:
+    """The entries of an access list: tag, permissions, and user or group; empty where there is none."""
     raw = b""
     if sys.platform == "linux":
+        # A descriptor that only looks cannot be asked itself.
+        where = Path(f"/proc/self/fd/{handle}") if isinstance(handle, int) else handle
         with suppress(OSError):
-            raw = os.getxattr(f"/proc/self/fd/{handle}", _ACL)  # a descriptor that only looks cannot be asked itself
+            raw = os.getxattr(where, _ACL, follow_symlinks=isinstance(handle, int))
     if len(raw) < _HEADER.size or _HEADER.unpack_from(raw)[0] != _VERSION:
         return []
     return list(_ENTRY.iter_unpack(raw[_HEADER.size : len(raw) - (len(raw) - _HEADER.size) % _ENTRY.size]))

@@ -28,9 +28,9 @@ def check_writers(
 
     That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
     this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
-    other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
-    the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
-    user's or root's: see `planted_on`. Nor can anybody else have given another file of theirs this name.
+    other file was put by this user, too; settings and code, which their owner can change later, only where they are
+    mounted into the folder, as into a container's. What lies on the way in a folder of everybody, and the file there,
+    must be this user's or root's: see `planted_on`. Nor can anybody else have given another file of theirs this name.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
@@ -51,8 +51,12 @@ def check_writers(
     owners = {0, os.geteuid()} - {whose.nobody()}
     if not (own or _open_to_all(folder)):
         owners |= owners_of(folder)
-        chosen = not settings or state.st_dev != folder.stat().st_dev  # else whoever mounts it there chose it
-        if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
+        mounted = state.st_dev != folder.stat().st_dev  # whoever mounts it there chose it
+        if (
+            (mounted or not (settings or loaded))
+            and os.path.samestat(path.lstat(), state)
+            and whose.standing(folder).whose == "own"
+        ):
             owners |= {state.st_uid} - {whose.nobody()}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import json
 import os
@@ -99,6 +100,12 @@ def pytest_collection_modifyitems(config, items):
         given = getattr(item, "callspec", None)
         if given and SERVERS & {value for value in given.params.values() if isinstance(value, str)}:
             item.add_marker("servers")
+
+
+def pytest_collection_finish():
+    """What was collected stays to the end, and no garbage collection looks through ten thousand tests again."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -37,11 +37,12 @@ OF_THE_NODE = re.compile("RAY_|.*_VISIBLE_")  # variables with which Ray tells a
 
 def _wanted(queue: str) -> dict[str, float]:
     """The resources of each command: `CPU=8,neuron_cores=2`; one CPU where none is said."""
-    parts = [part.partition("=") for part in queue.split(",") if part]
-    try:
-        return {"CPU": 1.0, **{name.strip(): float(amount or 1) for name, _, amount in parts}}
-    except ValueError as error:
-        raise UsageError(f"ray:{queue} does not name resources of Ray", hint="--on ray:CPU=8,neuron_cores=2") from error
+    with suppress(ValueError):
+        parts = (part.partition("=") for part in queue.split(",") if part)
+        found = {"CPU": 1.0} | {name.strip(): float(amount or 1) for name, _, amount in parts}
+        if all(0 <= amount < float("inf") for amount in found.values()):
+            return found
+    raise UsageError(f"ray:{queue} does not name resources of Ray", hint="--on ray:CPU=8,neuron_cores=2")
 
 
 def _shown(resources: Mapping[str, float]) -> str:
@@ -67,7 +68,7 @@ def _cluster(where: str) -> Iterator[Any]:
             with suppress(ValueError):  # Ray's own would end this process without a word; in other threads it sets none
                 signal.signal(signal.SIGTERM, asked_to_end)
         yield ray
-    except (OSError, RuntimeError, ray.exceptions.RayError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:  # ValueError: it is no address
         raise EngineError(f"Ray at {where} failed", cause=_told(error), hint=HERE) from error
 
 
@@ -96,8 +97,8 @@ class _Ray:
         return ""
 
     def request(self, fleet: Fleet) -> str:
-        commands = (shlex.join(one.argv) for one in fleet.units)
-        return "\n".join([f"# {_shown(_wanted(fleet.queue))} for each, {fleet.jobs} at once", *commands])
+        first = f"# {_shown(_wanted(fleet.queue))} for each, {fleet.jobs} at once"
+        return "\n".join([first, *(shlex.join(one.argv) for one in fleet.units)])
 
     def submit(self, fleet: Fleet) -> None:
         with _cluster(fleet.options["address"]) as ray:
@@ -113,8 +114,7 @@ class _Ray:
         seen = {}
         with _cluster(fleet.options["address"]) as ray, suppress(ValueError):  # no actor: all has ended, or was lost
             ray.get_actor(fleet.id)
-            for number in _left(fleet):
-                seen[number] = Seen("running" if (fleet.path / f"{number}.begun").exists() else "waiting")
+            seen = {n: Seen("running" if (fleet.path / f"{n}.begun").exists() else "waiting") for n in _left(fleet)}
         stopped = {number: fleets.stopped(fleet.path, number) for number in range(len(fleet.units))}
         return seen | {number: note for number, path in stopped.items() if (note := files.noted(path, Seen))}
 
@@ -148,8 +148,8 @@ class _Commands:
 
         if not fleet.path.is_dir():
             raise FileNotFoundError(f"{os.uname().nodename} does not see {fleet.folder}: share --home DIR")
-        resources = _wanted(fleet.queue)
-        own = {"num_cpus": resources.pop("CPU"), "num_gpus": resources.pop("GPU", 0), "resources": resources}
+        rest = _wanted(fleet.queue)
+        own = {"num_cpus": rest.pop("CPU"), "num_gpus": rest.pop("GPU", 0), "resources": rest}
         self._task = ray.remote(_run).options(**own, max_retries=3)  # after a death of its machine
         self._ray, self._fleet, self._environment = ray, fleet, environment
         self._waiting, self._lock, self._running = _left(fleet), threading.Lock(), dict[Any, int]()

@@ -17,6 +17,7 @@ CHANNEL = "cachekit"
 HOME = "/tmp/cachekit"  # noqa: S108 - of a container
 DAY = 86_400  # seconds: what the service gives a job that does not say; and how long a Spot job may wait
 LONGEST = 28 * DAY
+ARGUMENTS, LETTERS = 100, 256  # of a command, and of each of its arguments, at most
 # What a training prints of its evaluation, `"accuracy": 0.925`, a line each; `CreateTrainingJob` takes 40 at most.
 FIGURES = (
     "loss", "accuracy", "f1", "precision", "recall", "exact_match", "f1_micro", "f1_macro", "mse", "pearson",
@@ -64,8 +65,9 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
     """The request for CreateTrainingJob: a function of the fleet alone.
 
     Raises:
-        UsageError: SageMaker begins all jobs at once, and that is more than may run at once; or Spot machines would be
-            kept, which SageMaker's guide excludes ("SageMaker AI Managed Warm Pools", Considerations).
+        UsageError: SageMaker begins all jobs at once, and that is more than may run at once; a command is too long for
+            it; or Spot machines would be kept, which SageMaker's guide excludes ("SageMaker AI Managed Warm Pools",
+            Considerations).
     """
     if len(fleet.units) > fleet.jobs:
         raise UsageError(
@@ -73,6 +75,12 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
             hint=f"--jobs {len(fleet.units)}, or a shorter list",
         )
     options, argv = fleet.options, fleet.units[number].argv
+    if len(argv) > ARGUMENTS or max(map(len, argv)) > LETTERS:
+        raise UsageError(
+            f"{fleet.units[number].name[:LETTERS]}: the command is too long for SageMaker",
+            cause=f"it takes {ARGUMENTS} arguments of {LETTERS} characters each",
+            hint="write the changes into the recipe's file, instead of --set",
+        )
     table = msgspec.convert(options["table"], SageMakerTable)
     channels = {CHANNEL: f"{prefix(fleet)}/input/", **table.inputs}
     longest = max(1, min(int(fleet.seconds or DAY), LONGEST))

@@ -45,17 +45,26 @@ _TAKEN = (
     (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
     (r"\b(?:un)?zip\b", r"\s-P\s*([\"']?)"),
     (r"\b(?:un)?rar\b|\b7z[ar]?\b", r"\s-h?p([\"']?)"),
-    (r"\b(?:sqlcmd|ipmitool|mosquitto_[a-z]+)\b", r"\s-P\s*([\"']?)"),
-    (r"\bldap[a-z]+\b", r"\s-w\s*([\"']?)"),
+    (r"\b(?:sqlcmd|ipmitool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
+    (r"\bldap[a-z]{1,9}\b", r"\s-w\s*([\"']?)"),
     (
-        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]*|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry)\s+login)\b",
+        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry)\s+login)\b",
         r"\s-p[ =]([\"']?)",
     ),
-    (r"\bmc\s+(?:alias|config\s+host)$", r"\s(?:set|add)(?:\s+[^\s-]\S*){3}\s+([\"']?)"),  # a name, an address, a user
-    (r"\bhtpasswd\b", r"\s-(?=\w*b)(?!\w*n)\w+(?:\s+[^\s-]\S*){2}\s+([\"']?)"),  # a file, a user
-    (r"\bhtpasswd\b", r"\s-(?:\w*n\w*\s+-\w*b|\w*n\w*b|\w*b\w*n)\w*\s+[^\s-]\S*\s+([\"']?)"),  # no file
+    (
+        r"\bmc\s+(?:alias|config\s+host)$",
+        r"\s(?:set|add)(?:\s+[^\s-]\S{0,200}){3}\s+([\"']?)",
+    ),  # a name, an address, a user
+    (r"\bhtpasswd\b", r"\s-(?=\w{0,9}b)(?!\w{0,9}n)\w{1,9}(?:\s+[^\s-]\S{0,200}){2}\s+([\"']?)"),  # a file, a user
+    (
+        r"\bhtpasswd\b",
+        r"\s-(?:\w{0,9}n\w{0,9}\s+-\w{0,9}b|\w{0,9}n\w{0,9}b|\w{0,9}b\w{0,9}n)\w{0,9}\s+[^\s-]\S{0,200}\s+([\"']?)",
+    ),  # no file
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
-    (r"\\?\"username\\?\"\s*:\s*\\?\"[^\"]+\"\s*,$", r"\s{0,9}\\?\"key\\?\"\s{0,9}:\s{0,9}\\?(\")"),  # Kaggle's file
+    (
+        r"\\?\"username\\?\"\s*:\s*\\?\"[^\"]{1,99}\"\s{0,9},$",
+        r"\s{0,9}\\?\"key\\?\"\s{0,9}:\s{0,9}\\?(\")",
+    ),  # Kaggle's file
 )
 _COMMANDS = (
     *("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az"),

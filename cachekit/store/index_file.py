@@ -152,13 +152,22 @@ class IndexFile:
             assert self._memory is not None
             if not any_file and self._mark not in {0, _mark(self._memory)}:
                 raise LostIndexError
-            return work(self._memory)
+            try:
+                return work(self._memory)
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                self._keep(_connect(":memory:"))  # the copy was of a damaged file
+                raise LostIndexError from error
 
     def _take_to_memory(self) -> None:
         with self._mutex:
             if self._memory is None:
-                self._memory = (self._place and _copied(self._place)) or _connect(":memory:")
-                weakref.finalize(self, self._memory.close)
+                self._keep((self._place and _copied(self._place)) or _connect(":memory:"))
+
+    def _keep(self, memory: sqlite3.Connection) -> None:
+        self._memory = memory
+        weakref.finalize(self, memory.close)
 
     def _discard(self) -> None:
         for path in _files(self._place) if self._place else ():
@@ -229,18 +238,14 @@ def _check_files(path: Path) -> None:
     import sqlite3
 
     for one in _files(path):
-        try:
+        # None is opened: where a process closes a file, it loses its POSIX locks on it, those of SQLite included
+        # [https://www.sqlite.org/howtocorrupt.html, 2.2.1].
+        with suppress(OSError):
             mode = one.lstat().st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise sqlite3.DatabaseError(f"{one} is not a regular file")
-            handle = os.open(one, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            if not whose.wrote(handle):
+            if whose.outsider(one, one):
                 raise sqlite3.DatabaseError(f"others wrote {one}, or can")
-        finally:
-            os.close(handle)
 
 
 def _copied(path: Path) -> sqlite3.Connection | None:
@@ -251,8 +256,8 @@ def _copied(path: Path) -> sqlite3.Connection | None:
     with suppress(sqlite3.Error):
         _check_files(path)
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
-            source.backup(memory)
-            if _version(memory) == VERSION:
+            if _version(source) == VERSION:  # an error where a writer takes too long: the backup would wait without end
+                source.backup(memory)
                 return memory
     memory.close()
     return None

@@ -290,8 +290,10 @@ def submit(layout: Layout, draft: Fleet, engine: Engine, tell: Tell, *, keep: in
 
     Raises:
         EngineError: The engine refuses.
+        UsageError: The engine has no such command.
         InterruptedRunError: As for `wait`.
     """
+    engine.request(draft)  # what cannot be asked for is refused before anything is noted
     fields = msgspec.structs.asdict(draft)
     fleets.retire(layout, keep)
     made = fleets.create(layout, **{name: fields[name] for name in fields if name not in {"id", "created", "folder"}})

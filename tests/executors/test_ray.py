@@ -121,13 +121,13 @@ def test_what_ray_cannot_do_is_an_error_before_anything_is_submitted(ray, tmp_pa
     _, err = ray("warm", "--matrix", matrix, "--on", "ray:neuron_cores=4", *FREE, code=2)
     assert "no node of the Ray cluster has CPU=1, neuron_cores=4" in err
     assert "neuron_cores=2" in err
-    assert (
-        "ray:CPU=many does not name resources"
-        in ray("warm", "--matrix", matrix, "--on", "ray:CPU=many", *FREE, code=2)[1]
-    )
+    for wrong in ("ray:CPU=many", "ray:CPU=-1"):
+        _, err = ray("warm", "--matrix", matrix, "--on", wrong, *FREE, code=2)
+        assert f"{wrong} does not name resources" in err
     assert "on one node" in ray("train", "toy.yaml", "--nnodes", "2", "--on", "ray", *FREE, code=2)[1]
-    nowhere = {"RAY_ADDRESS": "127.0.0.1:1"}
-    assert "127.0.0.1:1 failed" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=1, **nowhere)[1]
+    for nowhere in ("127.0.0.1:1", "nowhere"):
+        named = {"RAY_ADDRESS": nowhere}
+        assert f"{nowhere} failed" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=1, **named)[1]
     for found in ("", "auto"):  # another user's cluster may be found first
         named = {"RAY_ADDRESS": found}
         assert "no Ray cluster is named" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=2, **named)[1]

@@ -8,9 +8,12 @@ pytest.importorskip("boto3", reason="boto3 is not installed (the extra `aws`)")
 
 from cachekit import config
 from cachekit.errors import EngineError, SecretError, UnknownNameError, UsageError
+from cachekit.executors.fleet import every
 from cachekit.executors.port import Fleet, FleetUnit
 from cachekit.executors.sagemaker import ENGINE
 from cachekit.executors.sagemaker_job import training_job
+from cachekit.store.layout import Layout
+from cachekit.verbs.fleet import submit
 from tests.executors.sagemaker_local import ACCOUNT, REGION, wrong
 from tests.executors.sagemaker_session import KIND
 from tests.remotes.s3_server import use
@@ -22,8 +25,8 @@ TABLE = {
 }
 
 
-def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, **table):
-    commands = tuple(FleetUnit("toy", ("cachekit", verb, "0-toy.yaml")) for _ in range(units))
+def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, words=(), **table):
+    commands = tuple(FleetUnit("toy", ("cachekit", verb, "0-toy.yaml", *words)) for _ in range(units))
     options = {"region": REGION, "verb": verb, "table": {**TABLE, **table}, "spot": spot}
     return Fleet(
         id="261126-101500-ab12", engine="sagemaker", queue="ml.trn1.2xlarge", created="", folder="/x", cwd="/",
@@ -51,6 +54,7 @@ def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, **table):
         (fleet(subnets=["subnet-1"], security_groups=["sg-1"]), {"VpcConfig.Subnets": ["subnet-1"]}),
         (fleet(inputs={"train": "s3://here/rows"}), {"InputDataConfig.1.ChannelName": "train"}),
         (fleet(environment={"HF_HOME": "/opt/hf"}), {"Environment.HF_HOME": "/opt/hf"}),
+        (fleet(words=["x" * 256] * 97), {"AlgorithmSpecification.ContainerArguments.99": "x" * 256}),
     ],
 )
 def test_a_request_keeps_every_limit_of_the_service(made, has):
@@ -97,11 +101,15 @@ def test_the_service_as_moto_has_it_takes_the_request(aws):
     [
         (fleet(units=3, jobs=2), "all 3 jobs at once"),
         (fleet(spot=True, keep_alive=60), "warm pools and Spot"),
+        (fleet(words=["x" * 257]), "the command is too long"),
+        (fleet(words=["x"] * 98), "the command is too long"),
     ],
 )
-def test_what_sagemaker_does_not_do_is_refused(made, says):
+def test_what_sagemaker_does_not_do_is_refused_and_noted_nowhere(made, says, tmp_path):
+    layout = Layout(tmp_path)
     with pytest.raises(UsageError, match=says):
-        ENGINE.request(made)
+        submit(layout, made, ENGINE, print, keep=1)
+    assert list(every(layout)) == []
 
 
 # Before anything is rented

@@ -155,8 +155,14 @@ def test_nothing_is_written_where_another_users_link_leads(shared, tmp_path, mon
     write(FolderStorage(shared), "cachekit/v1/records/b.json", b"more", "")
     tmp_path.chmod(0o777)
     os.chown(link, 0, 0, follow_symlinks=False)
-    with pytest.raises(UntrustedError):
-        write(FolderStorage(link / "shared"), "cachekit/v1/records/c.json", b"more", "")
+    (tmp_path / "folder").mkdir()
+    (inside := tmp_path / "folder" / "link").symlink_to(shared.parent)
+    for mode, group in ((0o777, 0), (0o775, 65534)):
+        tmp_path.chmod(mode)
+        os.chown(tmp_path, 0, group)
+        for own in (link, inside):
+            with pytest.raises(UntrustedError):
+                write(FolderStorage(own / "shared"), "cachekit/v1/records/c.json", b"more", "")
     monkeypatch.setattr(os, "getgroups", lambda: [65534])
     known(monkeypatch, {65533: [65534]})
     tmp_path.chmod(0o2775)

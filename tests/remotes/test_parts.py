@@ -153,19 +153,20 @@ def packed(value):
     return base64.b64encode(zlib.compress(value)) + b"\n"
 
 
+# Made where they are used: each process that runs tests collects this module, and one of them is large.
 HOSTILE = {
-    "no base64": b"\xff\xff",
-    "no zlib": base64.b64encode(b"x" * 99),
-    "cut off": base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}')[:-5]),
-    "more after its end": base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}') + b"x" * 99),
-    "a bomb": packed(b" " * (65 << 20)),
-    "no JSON": packed(b"{"),
-    "deep": packed(b"[" * 100_000),
-    "a list": packed(b"[]"),
-    "no modules": packed(b'{"modules": 1, "inline": {}}'),
-    "no files": packed(b'{"modules": [], "inline": []}'),
-    "out of the folder": packed(b'{"modules": [{"name": "../x", "files": []}], "inline": {}}'),
-    "fewer": packed(b'{"modules": [], "inline": {}}'),
+    "no base64": lambda: b"\xff\xff",
+    "no zlib": lambda: base64.b64encode(b"x" * 99),
+    "cut off": lambda: base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}')[:-5]),
+    "more after its end": lambda: base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}') + b"x" * 99),
+    "a bomb": lambda: packed(b" " * (65 << 20)),
+    "no JSON": lambda: packed(b"{"),
+    "deep": lambda: packed(b"[" * 100_000),
+    "a list": lambda: packed(b"[]"),
+    "no modules": lambda: packed(b'{"modules": 1, "inline": {}}'),
+    "no files": lambda: packed(b'{"modules": [], "inline": []}'),
+    "out of the folder": lambda: packed(b'{"modules": [{"name": "../x", "files": []}], "inline": {}}'),
+    "fewer": lambda: packed(b'{"modules": [], "inline": {}}'),
 }
 
 
@@ -174,7 +175,7 @@ HOSTILE = {
 def test_a_part_that_is_none_is_damage(kind):
     shared = Shared(long_record(5)[0])
     with pytest.raises(DamagedRecordError):
-        document.read(shared.document, lambda _: HOSTILE[kind])
+        document.read(shared.document, lambda _: HOSTILE[kind]())
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -204,7 +205,7 @@ def test_parts_are_not_all_fetched_before_the_first_is_found_wrong():
 
     def fetch(name):
         asked.append(name)
-        return HOSTILE["a bomb"]
+        return HOSTILE["a bomb"]()
 
     with pytest.raises(DamagedRecordError):
         document.read(shared.document, fetch)

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import itertools
+import time
 
 import pytest
 
@@ -344,6 +345,7 @@ class TestCommit:
         with ending([started(make, rewrite, path, 6) for _ in range(2)]) as writers:
             while any(writer.is_alive() for writer in writers):
                 assert is_sealed(read(storage, path).data)
+                time.sleep(0.01)  # the writers need both processors, too
         assert [writer.exitcode for writer in writers] == [0, 0]
         assert is_sealed(read(storage, path).data)
 

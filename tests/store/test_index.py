@@ -5,6 +5,8 @@ import shutil
 import sqlite3
 import stat
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import closing
@@ -222,6 +224,20 @@ def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, mon
     assert opened(home).layout.index.read_bytes() == before
 
 
+def test_a_damaged_file_that_cannot_serve_is_not_read(home, monkeypatch):
+    fill(home, 3)
+    listed(opened(home))
+    put(home, made(9))
+    with closing(sqlite3.connect(opened(home).layout.index)) as database, database:
+        ((root,),) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'record'").fetchall()
+        ((size,),) = database.execute("PRAGMA page_size").fetchall()
+    with opened(home).layout.index.open("r+b") as index:
+        index.seek((root - 1) * size)
+        index.write(b"\xff" * size)
+    monkeypatch.setattr(index_file, "_connect", without_locks)
+    assert listed(opened(home)) == plainly(home)
+
+
 def test_all_answers_around_a_job_are_of_one_look_until_the_index_is_lost(home):
     fill(home, 3)
     store = opened(home)
@@ -362,6 +378,24 @@ def test_many_readers_and_writers_at_once(home):
     assert None not in side_by_side(6, work)
     assert listed(opened(home)) == plainly(home)
     assert len(plainly(home)) == 4 + 3 * 6
+
+
+def test_what_a_process_asks_meanwhile_does_not_end_the_lock_under_which_it_writes(home):
+    fill(home, 1)
+    listed(opened(home))
+    index = opened(home).layout.index
+
+    begin = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+
+    def another_writes():  # a fork of this process would believe what this one knows of its locks
+        return subprocess.run([sys.executable, "-c", begin, index], stderr=subprocess.PIPE, text=True, check=False)
+
+    def write(database):
+        index_file.IndexFile(Layout(home)).ask("SELECT count(*) FROM record")
+        assert another_writes().stderr.endswith("database is locked\n")
+
+    index_file.IndexFile(Layout(home)).change(write)
+    assert another_writes().returncode == 0
 
 
 def plant(index, target):

@@ -269,7 +269,7 @@ def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(t
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
 
 
-@pytest.mark.parametrize("way", ["a file", "an empty folder", "a linked folder"])
+@pytest.mark.parametrize("way", ["a file", "another user's file", "an empty folder", "a linked folder"])
 def test_all_that_a_checkpoint_leads_to_is_asked(tmp, tmp_path, way):
     made = make(tmp / "runs" / "checkpoint-4")
     (made / "shards").mkdir()
@@ -277,12 +277,14 @@ def test_all_that_a_checkpoint_leads_to_is_asked(tmp, tmp_path, way):
     (tmp_path / "elsewhere").mkdir()
     (made / "linked").symlink_to(tmp_path / "elsewhere")
     assert checkpoint("auto", tmp / "runs", Journal(None, "test")) == str(made)
-    opened = {"a file": made / "optimizer.pt", "an empty folder": made / "shards"}.get(way, tmp_path / "elsewhere")
-    os.chown(opened, 0, ONE)
+    opened = {"a linked folder": tmp_path / "elsewhere", "an empty folder": made / "shards"}.get(
+        way, made / "optimizer.pt"
+    )
+    os.chown(opened, ONE if way == "another user's file" else 0, ONE)
     opened.chmod(0o775)
     with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
         checkpoint("auto", tmp / "runs", Journal(None, "test"))
-    assert "can write to" in raised.value.cause
+    assert ("belongs to another user" if way == "another user's file" else "can write to") in raised.value.cause
 
 
 def test_a_checkpoint_that_this_user_may_not_read_is_not_passed_over(public):
