@@ -158,7 +158,7 @@ class Catalogue:
 
     def _was_listed(self, note: _Remembered, before: RemoteIndex, there: RemoteIndex, folder: str) -> bool:
         """Whether this store listed the records within a day, and nobody has pushed since: so its index says."""
-        fits = f"{folder}/".startswith(f"{note.folder}/") and note.change == there.change
+        fits = f"{folder}/".startswith(f"{note.folder}/") and note.change == there.change != ""
         listed = structs.replace(before, listed=note.listed)
         return fits and len(before) > 0 and listed.speaks_for_all(self._remote.storage)
 

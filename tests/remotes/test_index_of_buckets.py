@@ -48,6 +48,16 @@ def test_an_object_store_to_which_nobody_pushes_is_listed_once_a_day_by_each_sto
     assert asked() == (near[0].key, False), "that push has listed them"
 
 
+def test_where_there_is_no_index_nobody_knows_that_nobody_pushed(tmp_path, wanted, bucket, monkeypatch):
+    """An older cachekit, say: each question lists the records."""
+    monkeypatch.setattr(nearest_on, "REMEMBERED_SECONDS", 0.0)
+    fill(bucket(), others(wanted, 1))
+    for _ in range(2):
+        me = Watched(tmp_path / "me", shared=[(storage := Counted(bucket()), "r")])
+        search(wish(wanted), me.store, me.session.remotes)
+        assert "list" in storage.calls
+
+
 LONG = 1500  # bytes of an index that counts as long: ten rows
 
 
