@@ -92,19 +92,20 @@ class Backend:
         runtime.adapt(trainer)
         if job.resume:
             events.emit("resume", checkpoint=job.resume)
-        with events.timed("train"):
-            state = trainer.train(resume_from_checkpoint=job.resume or None)
-        found: dict[str, dict[str, float | int]] = {}
-        seconds: dict[str, float] = {}
-        last = progress.evaluated(state.global_step)  # before any other split is evaluated
-        for name, features in rest.items():
-            kind, figures = ("eval", last) if name == "validation" else (name, {})
-            if not figures:
-                events.emit("evaluating", split=name)
-                with events.timed("evaluate"):
-                    figures = trainer.evaluate(features, metric_key_prefix=kind)
-                    watch.look()
-            found[name], seconds[name] = figures_of(figures, kind), figures[f"{kind}_runtime"]
+        with trackers.one_run(trainer):
+            with events.timed("train"):
+                state = trainer.train(resume_from_checkpoint=job.resume or None)
+            found: dict[str, dict[str, float | int]] = {}
+            seconds: dict[str, float] = {}
+            last = progress.evaluated(state.global_step)  # before any other split is evaluated
+            for name, features in rest.items():
+                kind, figures = ("eval", last) if name == "validation" else (name, {})
+                if not figures:
+                    events.emit("evaluating", split=name)
+                    with events.timed("evaluate"):
+                        figures = trainer.evaluate(features, metric_key_prefix=kind)
+                        watch.look()
+                found[name], seconds[name] = figures_of(figures, kind), figures[f"{kind}_runtime"]
         if not self.trial:
             with events.timed("save"):
                 trainer.save_model(self.output_dir)

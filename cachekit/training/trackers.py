@@ -8,8 +8,9 @@ nothing but the standard library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -64,3 +65,25 @@ def add(module: Any, figures: Figures) -> None:
     with suppress(AttributeError):  # a Trainer of another kind, and a run goes on
         kept = [one for one in module.DEFAULT_CALLBACKS if getattr(one, "__name__", "") != CacheFigures.__name__]
         module.DEFAULT_CALLBACKS[:] = [CacheFigures, *kept]
+
+
+@contextmanager
+def one_run(trainer: Any) -> Iterator[None]:
+    """Have the trackers of a Trainer end their run as this block ends, and not as the training in it does.
+
+    MLflow and Trackio would begin another run with the first figures of an evaluation after the training.
+    """
+    from transformers.integrations import get_reporting_integration_callbacks
+
+    kinds = tuple(get_reporting_integration_callbacks(trainer.args.report_to))
+    held: list[Callable[[], object]] = []
+
+    def hold(end: Callable[..., object], *args: Any, **beside: Any) -> None:
+        held.append(partial(end, *args, **beside))
+
+    for tracker in trainer.callback_handler.callbacks:
+        if isinstance(tracker, kinds):
+            tracker.on_train_end = partial(hold, tracker.on_train_end)
+    yield
+    for end in held:
+        end()

@@ -71,6 +71,7 @@ def test_tensorboard_has_the_trainings_figures_and_the_caches(tmp_path, monkeypa
         "graphs_compiled": 0,
     }
     assert {len(events) for events in told.values()} == {3}, "with both evaluations, and as the training ended"
+    assert len(list((tmp_path / "events").iterdir())) == 1, "an evaluation after the training belongs to its run"
 
 
 def test_wandb_has_them_offline(tmp_path, monkeypatch):

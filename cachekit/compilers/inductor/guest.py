@@ -19,6 +19,8 @@ def join(*, found: bool) -> list[str]:
     portable.hide_secrets(redact)
     portable.after("torch._inductor.config", _configure)
     portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
+    portable.time_compiles()
+    portable.after("torch._inductor.codecache", portable.name_types_alike)
     portable.share_in("" if found else os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     portable.after(
         "torch._inductor.cpp_builder",
@@ -49,6 +51,9 @@ def counters() -> dict[str, int]:
 
 def compile_seconds() -> float:
     utils = sys.modules.get("torch._dynamo.utils")
+    spans = portable.compile_spans(utils)
+    if spans is not None:
+        return round(sum(end - start for start, end in spans), 3)
     with suppress(Exception):  # torch's own account of it, which is not a public interface
         return round(float(utils.calculate_time_spent()["total_wall_time"]), 3) if utils is not None else 0.0
     return 0.0

@@ -20,6 +20,9 @@ from typing import Any
 
 # Among torch's counters: what compiling took of the graphs that were found, and how often one was found again.
 _FOUND, _AGAIN = "cachekit_found_us", "cachekit_found_again"
+# torch's account of what each phase took, in ns, and the phases that it adds up to the whole [torch/_dynamo/utils.py].
+_ACCOUNT = "cumulative_time_spent_ns"
+_WHOLE = frozenset({"entire_frame_compile", "entire_backward_compile"})
 
 
 class NotPortableError(Exception):
@@ -78,6 +81,30 @@ def make_kernel_keys_portable(cpp_builder: Any, macro: str) -> None:
         return re.sub("COLLECT_GCC=.*?_(?=COLLECT_|Target:)", "", version(compiler))
 
     cpp_builder.get_compiler_version_info = get_compiler_version_info
+
+
+def name_types_alike(codecache: Any) -> None:
+    """Have Inductor's keys name the memory format and the data type of a tensor alike, whatever is imported first.
+
+    Neither knows its module, so that `pickle` takes the first one in which it finds them: `torch.contiguous_format` of
+    the first module that has imported torch. A script that imports in another order would find nothing.
+
+    Args:
+        codecache: The module `torch._inductor.codecache`.
+    """
+    pickler = getattr(codecache, "FxGraphCachePickler", None)  # makes what is hashed, and nobody reads [torch 2.13]
+    original = getattr(pickler, "__init__", None)
+    if pickler is None or original is None or getattr(original, "alike", False):
+        return
+    torch = sys.modules["torch"]
+
+    def begin(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options)
+        for kind in (torch.memory_format, torch.dtype):
+            self.dispatch_table[kind] = lambda one: (str, (str(one),))
+
+    begin.alike = True  # type: ignore[attr-defined]
+    pickler.__init__ = begin
 
 
 def share_in(folder: str, switch: str) -> None:
@@ -240,6 +267,53 @@ def time_found(counters: Any) -> None:
         cache.load_with_key = staticmethod(load_with_key)
 
     after("torch._inductor.codecache", add)
+
+
+class _Account(dict[str, float]):
+    """torch's account, which also knows when graphs compiled: `torch._dynamo.reset()` clears the sums, and not that.
+
+    Args:
+        utils: `torch._dynamo.utils`, whose account this is from now on.
+        looked: Called after each piece of code in which torch looked for graphs.
+
+    Attributes:
+        spans: From when to when something compiled: seconds of the clock, so that those of several processes compare.
+    """
+
+    def __init__(self, utils: Any, looked: Callable[[], object]) -> None:
+        before = float(utils.calculate_time_spent()["total_wall_time"])
+        super().__init__(getattr(utils, _ACCOUNT))
+        self.spans = [(time.time() - before, time.time())] if before else []
+        self._counters, self._looked = utils.counters, looked
+        self._compiled = graphs(self._counters)["compiled"]
+
+    def __missing__(self, phase: str) -> float:
+        return 0.0
+
+    def __setitem__(self, phase: str, sum_of_it: float) -> None:
+        took = (sum_of_it - self[phase]) / 1e9
+        super().__setitem__(phase, sum_of_it)
+        if phase not in _WHOLE:
+            return
+        known, self._compiled = self._compiled, graphs(self._counters)["compiled"]
+        if self._compiled not in {known, 0}:  # 0 where a script has cleared the counters
+            self.spans.append((time.time() - took, time.time()))
+        self._looked()
+
+
+def time_compiles(looked: Callable[[], object] = lambda: None) -> None:
+    """Have torch keep when graphs compiled; `looked` is called after each piece of code that it looked at."""
+
+    def begin(utils: Any) -> None:
+        if hasattr(utils, _ACCOUNT) and not hasattr(getattr(utils, _ACCOUNT), "spans"):
+            setattr(utils, _ACCOUNT, _Account(utils, looked))
+
+    after("torch._dynamo.utils", begin)
+
+
+def compile_spans(utils: Any) -> Sequence[tuple[float, float]] | None:
+    """When graphs compiled in this process; None where torch does not keep that. `utils` is `torch._dynamo.utils`."""
+    return getattr(getattr(utils, _ACCOUNT, None), "spans", None)
 
 
 def after(name: str, act: Callable[[ModuleType], None]) -> None:

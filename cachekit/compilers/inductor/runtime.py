@@ -72,6 +72,7 @@ class Runtime(port.Runtime):
         portable.hide_secrets(redact)
         portable.time_found(lambda: dynamo_counters)
         portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
+        portable.after("torch._inductor.codecache", portable.name_types_alike)
         if settings.get(PRECOMPILE_HEADERS_CONFIG, True):
             portable.share_in(os.environ.get(SHARED, ""), PRECOMPILE_HEADERS_CONFIG)
 

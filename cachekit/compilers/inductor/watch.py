@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -110,23 +110,26 @@ class CommandWatch(Watch):
         return ()
 
     def observed(self, told: Observed = UNTOLD) -> Observed:
-        """A process that was killed left no counters: then its finished graphs are counted."""
+        """A process that was killed may have left no counters: then its finished graphs are counted."""
         found = compiled = 0
-        seconds, carried = 0.0, None
+        spans: list[tuple[float, float]] = []
+        carried = None
         notes: dict[str, None] = {}  # of several ranks the same
         reports = sorted(self._reports.glob("*.json"))
         for path in reports:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 numbers = json.loads(path.read_bytes())
                 found, compiled = found + int(numbers["found"]), compiled + int(numbers["compiled"])
-                seconds = max(seconds, float(numbers["seconds"]))  # ranks compile at the same time
+                spans += [(float(start), float(end)) for start, end in numbers["spans"]]
                 notes |= {str(numbers["note"]): None} if numbers.get("note") else {}
-                if "found_ms" in numbers:  # and find at the same time
+                if "found_ms" in numbers:  # ranks find at the same time
                     carried = max(carried or 0.0, int(numbers["found_ms"]) / 1000)
         compiled = max(compiled, self._count() - self._graphs)
         if found or compiled:
             notes = {}
-        return Observed(found, compiled, seconds, notes=tuple(notes), exact=bool(reports), found_seconds=carried)
+        return Observed(
+            found, compiled, _covered(spans), notes=tuple(notes), exact=bool(reports), found_seconds=carried
+        )
 
     def _sources(self) -> frozenset[str]:
         return frozenset(
@@ -138,3 +141,12 @@ class CommandWatch(Watch):
 
     def _count(self) -> int:
         return sum(1 for path in (self._root / facts.GRAPHS).glob("*/*") if path.is_dir())
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds in which any of several processes compiled: those of a run compile at once, or one after another."""
+    seconds = last = 0.0
+    for start, end in sorted(spans):
+        seconds += max(end - max(start, last), 0.0)
+        last = max(last, end)
+    return round(seconds, 3)

@@ -12,7 +12,9 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,15 @@ def _install() -> None:
         "torch._inductor.cpp_builder",
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
     )
+    portable.after("torch._inductor.codecache", portable.name_types_alike)
     portable.share_in(os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
     _tell_trackers(portable, bool(os.environ.get(facts.RESTORED)))
-    atexit.register(_report, Path(folder), portable)
+    before: dict[str, int] = {}  # what the process of which this is a fork had counted
+    report = partial(_report, Path(folder), portable, before)
+    portable.time_compiles(report)  # so that a process that is killed has reported
+    atexit.register(report)
+    os.register_at_fork(after_in_child=partial(_begin_again, portable, before))
 
 
 def _tell_trackers(portable: Any, restored: bool) -> None:
@@ -64,18 +71,25 @@ def _load(name: str, path: Path) -> Any:
     return module
 
 
-def _report(folder: Path, portable: Any) -> None:
+def _report(folder: Path, portable: Any, before: Mapping[str, int]) -> None:
     """Leave this process's counters in a file; each rank has its own."""
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return
     with suppress(Exception):
-        numbers, note = portable.graphs(utils.counters), portable.ungraphed(utils.counters)
+        numbers = {name: value - before.get(name, 0) for name, value in portable.graphs(utils.counters).items()}
+        note = portable.ungraphed(utils.counters)
         if not any(numbers.values()) and not note:
             return
-        seconds = 0.0
-        with suppress(Exception):
-            seconds = float(utils.calculate_time_spent()["total_wall_time"])
         fresh = folder / f"{os.getpid()}.tmp"
-        fresh.write_text(json.dumps({**numbers, "seconds": round(seconds, 3), "note": note}), encoding="utf-8")
+        told = {**numbers, "spans": portable.compile_spans(utils) or (), "note": note}
+        fresh.write_text(json.dumps(told), encoding="utf-8")
         fresh.replace(folder / f"{os.getpid()}.json")
+
+
+def _begin_again(portable: Any, before: dict[str, int]) -> None:
+    """In a fork: what its parent did, its parent reports."""
+    with suppress(Exception):
+        utils = sys.modules["torch._dynamo.utils"]
+        before.update(portable.graphs(utils.counters))
+        portable.compile_spans(utils).clear()
