@@ -11,8 +11,7 @@ from cachekit.remotes.nearest import search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
-from tests.remotes.storage_processes import title
-from tests.remotes.test_index import (  # noqa: F401 - fixtures
+from tests.remotes.index_cases import (  # noqa: F401 - fixtures
     bucket,
     firsts,
     keys,
@@ -22,6 +21,7 @@ from tests.remotes.test_index import (  # noqa: F401 - fixtures
     wanted,
     yesterday,
 )
+from tests.remotes.storage_processes import title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
 from tests.remotes.watched_storages import Counted
 from tests.support.standins import Watched, publish

@@ -122,3 +122,23 @@ def unused(victim, attacker):
     """What the attacker made did not run, and the victim does not hold it."""
     assert not attacker.marker.exists()
     assert holds_nowhere(victim.store.layout.home, attacker.code)
+
+
+@pytest.fixture
+def tmp(tmp_path, monkeypatch):
+    """A folder like `/tmp`, in which this user works."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def written(path, owner=0, mode=0o644, text="name: x\nmodel: {id: google-bert/bert-base-uncased}\n"):
+    for folder in (path.parent,) if not path.parent.exists() else ():
+        folder.mkdir()
+        os.chown(folder, owner, owner)
+    path.write_text(text)
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+    return path
