@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
-from cachekit import files, whose
+from cachekit import files, path_steps, whose
 
 _TOP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _TOP | os.O_NOFOLLOW
@@ -145,6 +145,6 @@ def _below(name: str, above: int, place: Path, shared: list[Path], *, make: bool
         path = place / name
         if not stat.S_ISLNK(state.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
-        if shared or not whose.is_mine(state):
+        if shared or not path_steps.is_mine(state):
             raise PermissionError(errno.EPERM, whose.of_another(path, state).why, str(path)) from None
         return os.open(name, _TOP, dir_fd=above)

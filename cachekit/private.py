@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cachekit.whose import PathStep, Standing, is_mine, of_another, open_to_others, standing, walk
+from cachekit.path_steps import PathStep, is_mine, walk
+from cachekit.whose import Standing, of_another, open_to_others, standing
 
 CLOSED = 0o700  # of a private folder
 FILE = 0o600  # of a file in one

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from cachekit import whose
+from cachekit import path_steps, whose
 from cachekit.errors import UsageError
 
 
@@ -46,9 +46,9 @@ def check_writers(
         OSError: It is gone.
     """
     folder, planted = path.parent, planted_on(path)
-    step = whose.look_at(handle, path)
+    step = path_steps.look_at(path, handle)
     state = step.state
-    owners = {0, os.geteuid()} - {whose.nobody()}
+    owners = {0, os.geteuid()} - {path_steps.nobody()}
     if not (own or _open_to_all(folder)):
         owners |= owners_of(folder)
         mounted = state.st_dev != folder.stat().st_dev  # whoever mounts it there chose it
@@ -57,7 +57,7 @@ def check_writers(
             and os.path.samestat(path.lstat(), state)
             and whose.standing(folder).whose == "own"
         ):
-            owners |= {state.st_uid} - {whose.nobody()}
+            owners |= {state.st_uid} - {path_steps.nobody()}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:
         cause = planted.why
@@ -131,34 +131,34 @@ def exchanged_by(
     Raises:
         OSError: A folder cannot be looked at.
     """
-    steps, work, direct, missing = list[whose.PathStep](), list[Path](), None, [path]
+    steps, work, direct, missing = list[path_steps.PathStep](), list[Path](), None, [path]
     owners, device = {0}, -1
     with suppress(FileNotFoundError):  # the working directory may be gone
         work = [Path.cwd(), *Path.cwd().parents]
     with suppress(FileNotFoundError):
         direct = path.absolute().parent.stat()
     with suppress(FileNotFoundError):
-        os.close(whose.walk(path, steps.append, file=not path.is_dir()))
+        os.close(path_steps.walk(path, steps.append, file=not path.is_dir()))
         missing = []
     for step, entry in zip(steps, [*(one.place for one in steps[1:]), *missing]):  # noqa: B905 - the last is no folder
         if stat.S_ISLNK(step.state.st_mode):
             continue  # whose it may be, `planted_on` says
         if device not in {-1, step.state.st_dev} or step.place in work:
-            owners |= {step.state.st_uid} - {whose.nobody()}
+            owners |= {step.state.st_uid} - {path_steps.nobody()}
         device = step.state.st_dev
         if (loaded or followed) and not (
-            whose.is_mine(step.state)
+            path_steps.is_mine(step.state)
             or {step.state.st_uid} <= owners
             or whose.shared_with([step.state.st_uid], step.place)
         ):
             return whose.of_another(step.place, step.state)
         last = direct is not None and os.path.samestat(step.state, direct)
         sticky = bool(step.state.st_mode & stat.S_ISVTX)
-        if not step.to_strangers or (sticky and whose.is_mine(step.state) and not (found and last)):
+        if not step.to_strangers or (sticky and path_steps.is_mine(step.state) and not (found and last)):
             continue
         if entry in work and not (last or loaded):
             continue
-        if whose.is_mine(step.state) and os.statvfs(step.place).f_flag & os.ST_RDONLY:
+        if path_steps.is_mine(step.state) and os.statvfs(step.place).f_flag & os.ST_RDONLY:
             continue
         told = whose.open_to_others(step)
         helps = not sticky and (step.state.st_uid == os.geteuid() or not last)
@@ -170,7 +170,7 @@ def owners_of(folder: Path) -> set[int]:
     """Who owns a folder or one above, and so can exchange it; not where everybody can."""
     above = folder.absolute()
     found = {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
-    return found - {whose.nobody()}
+    return found - {path_steps.nobody()}
 
 
 def planted_on(path: Path, *, file: bool = True) -> whose.Standing | None:
@@ -190,15 +190,15 @@ def planted_on(path: Path, *, file: bool = True) -> whose.Standing | None:
         chosen = {Path.cwd(), *Path.cwd().parents}
     found: list[whose.Standing] = []
 
-    def look(step: whose.PathStep) -> None:
+    def look(step: path_steps.PathStep) -> None:
         nonlocal above
-        if above and not whose.is_mine(step.state) and step.place not in chosen and step.place.name != "..":
+        if above and not path_steps.is_mine(step.state) and step.place not in chosen and step.place.name != "..":
             found.append(whose.of_another(step.place, step.state))
         if not stat.S_ISLNK(step.state.st_mode):
             above = step.to_strangers
 
     try:
-        os.close(whose.walk(path, look, file=file))
+        os.close(path_steps.walk(path, look, file=file))
     except FileNotFoundError:
         if file:
             raise

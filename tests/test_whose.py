@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import private, whose
+from cachekit import path_steps, private
 from cachekit.whose import open_judged, open_to_write, standing
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.users import ANOTHER, ONE, allow, as_user, known
@@ -54,7 +54,7 @@ def test_a_group_that_is_another_users_first_one_is_somebody_else(public, monkey
     """`useradd -g ann mallory` makes mallory no member of the group that the database names."""
     me = pwd.struct_passwd(("ann", "x", gid and ONE, gid, "", "/", ""))
     mallory = pwd.struct_passwd(("mallory", "x", ANOTHER, gid, "", "/", ""))
-    monkeypatch.setattr(whose, "_alone", unwrap(whose._alone))
+    monkeypatch.setattr(path_steps, "_alone", unwrap(path_steps._alone))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: me)
     monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("ann", "x", number, [])))
     folder = public / "folder"
@@ -170,8 +170,8 @@ def test_where_a_user_namespace_has_no_number_for_root_only_what_holds_the_pytho
         libc.prctl(4, 1)  # PR_SET_DUMPABLE: what was root's a moment ago may not write below /proc/self
         if libc.unshare(0x10000000):  # CLONE_NEWUSER, of linux/sched.h
             return "none"
-        whose.nobody.cache_clear()
-        whose._above_python.cache_clear()
+        path_steps.nobody.cache_clear()
+        path_steps._above_python.cache_clear()
         Path("/proc/self/uid_map").write_text(f"{me} {me} 1")
         return [standing(one).whose for one in (Path("/"), public, mine)]
 

@@ -23,7 +23,8 @@ from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin,
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
-SINGLE = 4  # where each is a request
+SINGLE = 4  # paths that are asked for one by one, where each is a request
+SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 FEW = 2  # documents that are derived of records, and asked for as well
 
 
@@ -100,6 +101,7 @@ class Comparison:
         offers: What is to be there.
         spoiled: Paths of files that are known not to be what the records there say.
         read: Read those of which the remote tells no digest.
+        exact: Ask for all files that may lie there, also where sending them would tell.
         signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
 
     Attributes:
@@ -113,11 +115,12 @@ class Comparison:
         spoiled: Collection[str] = (),
         *,
         read: bool,
+        exact: bool = False,
         signing: Signing | None = None,
     ) -> None:
         self._storage, self._offers = storage, offers
         self._signing = signing or Signing()
-        self._spoiled, self._read = spoiled, read
+        self._spoiled, self._read, self._exact = spoiled, read, exact or read
         self.taken = set(spoiled)
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
         self._others: dict[str, Record] = {}  # records there by key, of which this machine has another build
@@ -127,6 +130,9 @@ class Comparison:
         self._same: list[Offer] = []
         self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
+        self._named: set[str] = set()  # paths of parts that these records name
+        self._drafts = 0
+        self._is_far = storage.batch == 1 and storage.lines > 1  # each path is a request that takes its time
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
         self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
 
@@ -192,7 +198,8 @@ class Comparison:
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        self._damaged, self._same, self._told = {}, [], {}
+        self._damaged, self._same, self._told, self._named = {}, [], {}, set()
+        self._drafts += 1
         merged = list(self._merged_all(revision))
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
@@ -205,7 +212,7 @@ class Comparison:
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
-        lacking = tuple(self._parts([*rows, *(offer.shared for offer in self._same)], revision))
+        lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
         harmed = {write.path for write in lacking}
         for offer in self._same:
             if not harmed.isdisjoint(_parts(offer.shared)):
@@ -245,10 +252,19 @@ class Comparison:
             self._packs[names] = packs.packed(shared.record.key, files.values())
         return [pack for pack in self._packs[names] if pack.path not in self.taken]
 
-    def _parts(self, records: Sequence[Shared], revision: str) -> Iterator[Write]:
-        """The parts of these records that are not there, or damaged."""
-        wanted = {path: raw for shared in records for path, raw in _parts(shared).items()}
-        there = self._storage.stat(sorted(wanted), revision) if wanted else {}
+    def _parts(self, written: Sequence[Shared], same: Sequence[Shared], revision: str) -> Iterator[Write]:
+        """The parts of records that are not there, or damaged.
+
+        Where each is a request, those that a record grows by are taken for new, and what it had for there, once.
+        """
+        wanted = {path: raw for shared in (*written, *same) for path, raw in _parts(shared).items()}
+        asked = {
+            path
+            for shared in (same if self._is_far and self._drafts == 1 else [*written, *same])
+            for path in _parts(shared)
+        }
+        wanted = {path: raw for path, raw in wanted.items() if path in asked or path not in self._named}
+        there = self._storage.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
             if path in there and there[path].equals(raw):
                 continue
@@ -321,6 +337,11 @@ class Comparison:
         if self._storage.batch > 1:  # also of files that are elsewhere as well: asked when they are sent
             wanted.update(path for one in merged for path in _files(one.shared))
         unknown = sorted(wanted - self._told.keys())
+        if (
+            self._is_far and not self._exact and len(unknown) <= SINGLE
+        ):  # sending one tells whether something lies there
+            small = {path for file, path in files if file.size <= SMALL}
+            unknown = [path for path in unknown if path not in small]
         lying = self._told | (self._storage.stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._storage.stat(sorted(spare), revision) if spare else {})
@@ -367,6 +388,7 @@ class Comparison:
             offer.shared.record.place
         ):
             raise DamagedRecordError("it is the record of another key")
+        self._named.update(_parts(theirs) if theirs else ())
         mine = offer.shared.record
         origin = self._origin(theirs, mine, revision) if theirs else None
         if theirs and origin and divergent.compare(mine, theirs.record):
@@ -407,8 +429,8 @@ class Comparison:
         one_by_one = self._storage.batch == 1
         if not (self._read or (one_by_one and (self._storage.lines == 1 or len(some) <= LOOKED_AT))):
             known = [path for path in some if path in self._looked_at]
-            some = known or random.sample(some, min(SINGLE if one_by_one else LOOKED_AT, len(some)))
-        lost = self._lost_of(theirs, some, offer, revision)
+            some = known or ([] if one_by_one else random.sample(some, min(LOOKED_AT, len(some))))
+        lost = self._lost_of(theirs, some, offer, revision) if some else set[str]()
         if lost and len(some) < len(told):
             some = list(told)
             lost = self._lost_of(theirs, some, offer, revision)

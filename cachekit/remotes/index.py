@@ -1,13 +1,14 @@
 """The index of a remote: what each of its records says, all but the modules, in one small file beside the records.
 
     cachekit/v1/index.json  {"schema": 1, "change": "…", "unread": 0, "rows": "<base64 of zlib of JSON columns>"}
+    cachekit/v1/index/<sha256>.json  the same once more: older rows, to which the first adds, and which it names
 
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
 no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
 writer puts that in the place of the index. Where there is no history, writers list the records; where a listing would
 be many requests, a question takes the index for all there is for a day after one (`speaks_for_all`), and so does a
-writer if no row can be lost in a race.
+writer if no row can be lost in a race. There a long index lies in two documents, so that a push writes a short one.
 
 Anybody who may write there may have written it. A key is the digest of its ingredients, so no row can lie about these;
 all else that it says is shown to people, and whatever is used is read and judged first.
@@ -21,22 +22,24 @@ import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
 from cachekit.errors import TooLargeError
-from cachekit.key.canonical import ABSENT, canonical_json, key_of
+from cachekit.files import digest_of
+from cachekit.key.canonical import ABSENT, key_of
 from cachekit.key.nearest import Distances, Folder
 from cachekit.remotes import layout
+from cachekit.remotes.columns import Column, text_of
 from cachekit.remotes.port import ABSENT as NOTHING
 from cachekit.remotes.port import PastCommit, Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
 SCHEMA = 1
+SCHEMA_OF_TWO = 2  # older rows lie apart: who does not know that lists the records
 # Anybody may have written it: within these, to read it and find the nearest takes about a second and 150 MB at most.
 # They are looked at before anything is made of the text. Of 30,000 records with 50 ingredients each:
 LARGEST = 4 << 20  # bytes of the document; 1.7 MB
@@ -55,6 +58,7 @@ _FOLDERS = ("directory", "model_type")  # with the key, where a record lies
 WHOLE = "The index of all records is renewed."
 _ROWS = "Rows of the index: "
 LARGEST_ROW = 8 << 10  # characters of a message
+_OLDER = "index/older"  # the name of the one copy of them
 _BESIDE = re.compile(r"cachekit: (?:[a-z ]+ the lease of [0-9a-f]{16}|a lease) \[[0-9a-f]+\]")
 
 
@@ -114,70 +118,6 @@ class Known(Struct, Placed, frozen=True):
 _SAID = tuple(name for name in Known.__struct_fields__ if name not in {"key", "hard"})
 
 
-class Column(Struct, frozen=True, array_like=True):
-    """What the rows say of one thing.
-
-    Attributes:
-        values: What they say.
-        rows: Which of these each row says, -1 for none; empty where each row has its own.
-    """
-
-    values: list[Any]
-    rows: list[int] = []
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        """Which value each row has; -1 for none."""
-        return self.rows or range(len(self.values))
-
-    def of(self, row: int) -> Any:
-        """What a row says; ABSENT where it says nothing."""
-        number = self.numbers[row]
-        return self.values[number] if number >= 0 else ABSENT
-
-    def fits(self, count: int) -> bool:
-        """Whether it speaks of so many rows, in values that can be told apart."""
-        numbers = self.numbers
-        if len(numbers) != count or len(self.values) > count:
-            return False
-        if self.rows and not -1 <= min(self.rows) <= max(self.rows) < len(self.values):
-            return False
-        for value in self.values:
-            if isinstance(value, (list, dict)):
-                _text(value)
-        return True
-
-    def only(self, stays: Sequence[bool]) -> Column:
-        """For some of the rows."""
-        numbers = list(compress(self.numbers, stays))
-        used = {number: place for place, number in enumerate(sorted({*numbers} - {-1}))}
-        return Column([self.values[number] for number in used], [used.get(number, -1) for number in numbers])
-
-    def with_(self, more: Iterable[Any]) -> Column:
-        """With more rows, and each value once."""
-        numbered: dict[str, int] = {}
-        values: list[Any] = []
-
-        def number(value: Any) -> int:
-            if value is ABSENT:
-                return -1
-            text = _text(value)
-            if text not in numbered:
-                numbered[text] = len(values)
-                values.append(value)
-            return numbered[text]
-
-        again = [number(value) for value in self.values]
-        numbers = [again[one] if one >= 0 else -1 for one in self.numbers]
-        return Column(values, numbers + [number(value) for value in more])
-
-    def packed(self) -> Column:
-        """As it is written: where most rows have a value of their own, without numbers."""
-        if len(self.values) * 2 <= len(self.rows) or -1 in self.rows:
-            return self
-        return Column([self.values[number] for number in self.numbers])
-
-
 class RemoteIndex(Struct, frozen=True, dict=True):
     """What is known of the records of a remote, or of a part of them.
 
@@ -187,6 +127,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         unread: How many other records there were of which nothing is known.
         problem: Why the index that lies there is not used, for people.
         listed: When its writer had listed the records, in seconds since the epoch by that one's clock; 0 for never.
+        older: The digest of the document with the rows that were known before these; empty where there is none.
     """
 
     columns: Mapping[str, Column] = field(default_factory=lambda: {_KEY: Column([])})
@@ -194,6 +135,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
     unread: int = 0
     problem: str = ""
     listed: float = 0.0
+    older: str = ""
 
     def __len__(self) -> int:
         """How many records are known."""
@@ -255,7 +197,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
             if name.startswith(_HARD):
                 own = [*range(len(parts), len(parts) + len(column.values)), -1]  # one object a number, not one a row
                 parts |= {
-                    number: {name.removeprefix(_HARD): _text(value)}
+                    number: {name.removeprefix(_HARD): text_of(value)}
                     for number, value in zip(own, column.values, strict=False)
                 }
                 numbers.append([own[number] for number in column.numbers])
@@ -343,10 +285,6 @@ def _row(known: Known) -> dict[str, Any]:
     return {_KEY: known.key[:DIGITS], **said, **{_HARD + name: value for name, value in known.hard.items()}}
 
 
-def _text(value: Any) -> str:
-    return canonical_json(value).decode()
-
-
 def short_path(place: Place) -> str:
     """What an index tells of the path of a record: of its key the first digits."""
     return f"{place.directory}/{place.model_type}/{place.key[:DIGITS]}"
@@ -361,6 +299,7 @@ class _Document(Struct, frozen=True):
     unread: int
     rows: bytes
     listed: float = 0.0
+    older: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
 
 
 class DamagedIndexError(ValueError):
@@ -371,7 +310,8 @@ def encode(index: RemoteIndex) -> bytes:
     """The document: text, so that git itself can hold it."""
     columns = {name: column.packed() for name, column in index.columns.items()}
     rows = zlib.compress(msgspec.json.encode(columns), 6)
-    return msgspec.json.encode(_Document(SCHEMA, index.change, index.unread, rows, index.listed)) + b"\n"
+    schema = SCHEMA_OF_TWO if index.older else SCHEMA
+    return msgspec.json.encode(_Document(schema, index.change, index.unread, rows, index.listed, index.older)) + b"\n"
 
 
 def decode(raw: bytes) -> RemoteIndex | None:
@@ -382,7 +322,7 @@ def decode(raw: bytes) -> RemoteIndex | None:
     """
     try:
         document = msgspec.json.decode(raw, type=_Document)
-        if document.schema != SCHEMA:
+        if document.schema not in {SCHEMA, SCHEMA_OF_TWO}:
             return None
         unpacking = zlib.decompressobj()
         rows = unpacking.decompress(document.rows, LARGEST_ROWS)
@@ -404,13 +344,55 @@ def decode(raw: bytes) -> RemoteIndex | None:
         raise DamagedIndexError(f"not an index: {error}") from error
     if not fits:
         raise DamagedIndexError("not an index: its columns do not fit together")
-    return RemoteIndex(columns, document.change, max(0, document.unread), listed=document.listed)
+    return RemoteIndex(columns, document.change, max(0, document.unread), listed=document.listed, older=document.older)
 
 
 def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
-    """The index that lies on a remote, and the token to write another one; an empty index where it cannot be used.
+    """The whole index of a remote, and the token to write another one; an empty index where it cannot be used.
 
     None is a later cachekit's index, which is left alone.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    for _ in range(2):  # whoever renews it between the two questions removes the older rows
+        there, token = recent(storage, revision)
+        known = whole(storage, revision, there) if there is not None else None
+        if there is None or known is not None:
+            return known, token
+    return RemoteIndex(problem="its index is not used: its older rows are gone"), token
+
+
+def whole(storage: Storage, revision: str, there: RemoteIndex) -> RemoteIndex | None:
+    """An index with its older rows; None where these are not what it names.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    if not there.older:
+        return there
+    raw = storage.copies.get(_OLDER)
+    if raw is None or digest_of([raw])[0] != there.older:
+        try:
+            found = storage.read(layout.older_path(there.older), revision, LARGEST)
+        except TooLargeError:
+            return None
+        if found is None or digest_of([found.data])[0] != there.older:
+            return None
+        raw = found.data
+        storage.copies.keep(_OLDER, raw)
+    try:
+        older = decode(raw)
+    except DamagedIndexError:
+        return None
+    if older is None:
+        return None
+    said = {"change": there.change, "unread": there.unread, "listed": there.listed}
+    return structs.replace(older.with_(there.rows()), **said)
+
+
+def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
+    """As `read`, without older rows.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.

@@ -6,6 +6,7 @@ inductor-2.13.0/<target>/<digest>.tar                       one archive a warm
 cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a key
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
+cachekit/v1/index/<sha256>.json                             its older rows, where the file would be a long one
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
 cachekit/v1/leases/<key>.json                               who compiles a key now
@@ -57,6 +58,11 @@ def lease_path(key: str) -> str:
 def blob_path(sha256: str) -> str:
     """The place of a file whose own is taken."""
     return f"{BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def older_path(sha256: str) -> str:
+    """The place of the older rows of the index."""
+    return f"{ROOT}/index/{sha256}.json"
 
 
 def packs(key: str) -> str:

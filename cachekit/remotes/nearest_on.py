@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedError
 from cachekit.key.canonical import Change, difference
@@ -48,11 +48,18 @@ _NOTE = "index.json"
 
 
 class _Remembered(Struct, frozen=True):
-    """What was known of the records below a folder, in which state of the remote; the index as it is written."""
+    """What was known of the records below a folder, in which state of the remote; the index as it is written.
+
+    Attributes:
+        change: The mark of the remote's own index, where the records were listed in spite of it.
+        listed: When, in seconds since the epoch; 0 where they were not.
+    """
 
     revision: str
     folder: str
     index: str
+    change: str = ""
+    listed: float = 0.0
 
 
 class Catalogue:
@@ -118,6 +125,9 @@ class Catalogue:
                 there, _ = index.read(storage, revision)
             self.problem = there.problem if there is not None else ""
             self._stale, self.by_index = there or RemoteIndex(), self._speaks_for_all(there)
+            if there is not None and note and not anew and self._was_listed(note, before, there, folder):
+                self.known, self.folder, self.by_index = before, note.folder, True
+                return before
             if there and (self.by_index or enough(there)):
                 self.known, self.folder = there, layout.RECORDS
                 if self.by_index:
@@ -138,11 +148,19 @@ class Catalogue:
                     survey.read(listing, whole=len(listing) < most)
                 finally:
                     self.known, self._budget = survey.known, survey.budget
-        self._note(revision)
+        self._note(revision, listed=0.0 if present is not None or self.known.unread else time.time())
         return self.known
 
-    def _note(self, revision: str) -> None:
-        self._notes.write(_NOTE, _Remembered(revision, self.folder, index.encode(self.known).decode()))
+    def _note(self, revision: str, listed: float = 0.0) -> None:
+        change = self._stale.change if self._stale is not None else ""
+        document = index.encode(self.known).decode()
+        self._notes.write(_NOTE, _Remembered(revision, self.folder, document, change, listed))
+
+    def _was_listed(self, note: _Remembered, before: RemoteIndex, there: RemoteIndex, folder: str) -> bool:
+        """Whether this store listed the records within a day, and nobody has pushed since: so its index says."""
+        fits = f"{folder}/".startswith(f"{note.folder}/") and note.change == there.change != ""
+        listed = structs.replace(before, listed=note.listed)
+        return fits and len(before) > 0 and listed.speaks_for_all(self._remote.storage)
 
     def _speaks_for_all(self, known: RemoteIndex | None) -> bool:
         return known is not None and len(known) > 0 and known.speaks_for_all(self._remote.storage)

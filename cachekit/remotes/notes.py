@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cachekit import files, whose
+from cachekit import files, path_steps, whose
 
 T = TypeVar("T")
 LARGEST_COPY = 2 << 20  # bytes of a document of which a copy is kept
@@ -93,7 +93,7 @@ class Notes:
         except OSError:
             return None
         age = time.time() - state.st_mtime
-        return age if age >= 0 and whose.is_mine(state) else None
+        return age if age >= 0 and path_steps.is_mine(state) else None
 
     def remove(self, name: str) -> None:
         """Forget a note, if there is one."""
@@ -104,7 +104,7 @@ class Notes:
         """Of all notes, the oldest first."""
         with suppress(OSError), self._own():
             found = [(path.lstat(), path.name) for path in self.folder.iterdir()]
-            return [name for _, name in sorted((one.st_mtime, name) for one, name in found if whose.is_mine(one))]
+            return [name for _, name in sorted((one.st_mtime, name) for one, name in found if path_steps.is_mine(one))]
         return []
 
     @contextmanager
@@ -115,11 +115,11 @@ class Notes:
             PermissionError: It is another user's, others can write to it, or a link of another user's leads there.
             OSError: It is not there, or cannot be opened.
         """
-        steps: list[whose.PathStep] = []
-        folder = whose.walk(self.folder, steps.append)
+        steps: list[path_steps.PathStep] = []
+        folder = path_steps.walk(self.folder, steps.append)
         try:
             for step in steps:
-                if stat.S_ISLNK(step.state.st_mode) and not whose.is_mine(step.state):
+                if stat.S_ISLNK(step.state.st_mode) and not path_steps.is_mine(step.state):
                     raise PermissionError(errno.EPERM, whose.of_another(step.place, step.state).why, str(step.place))
             # In a folder that others can write to, a file of this user may be one that they moved there.
             if why := whose.outsider(folder, self.folder):

@@ -2,15 +2,16 @@
 
 A question that fails costs time, and so does a compile that an answer would have spared. So all questions of a run
 together are asked again for a tenth of the compile time at stake. What a remote then has still not answered could not
-be asked, which is not the same as that it has nothing. This is the only place where reads are repeated: below it, a
-client tries once; above it, nobody tries again. What writes (`publish`, `lease`) runs races, which is another matter.
+be asked, which is not the same as that it has nothing. This is the only place where reads are repeated, and so is the
+sending of files, whose bytes and places are the same each time: below it, a client tries once; above it, nobody tries
+again. What writes documents (`publish`, `lease`) runs races, which is another matter.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -18,7 +19,7 @@ from typing import Any, cast
 from cachekit import calls
 from cachekit.errors import ConflictError, RemoteError, SkippedError, UncertainError
 from cachekit.remotes.budget import CLOCK, Clock, Retry
-from cachekit.remotes.port import Entry, Storage
+from cachekit.remotes.port import Entry, Storage, Tell, Upload
 from cachekit.text import duration
 
 SHARE = 0.1  # of the compile time at stake
@@ -215,3 +216,17 @@ class _Patient:
                     raise
             else:
                 return
+
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
+        tries = _Tries(self._patience, self._storage.name)
+
+        def moved(size: int) -> None:
+            tries.moved()
+            tell(size)
+
+        while True:
+            try:
+                return self._storage.upload(files, revision, moved)
+            except RemoteError as error:
+                if not tries.again(error):
+                    raise

@@ -6,7 +6,6 @@ taken by other bytes (another build of the same module) goes to a place named by
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -14,21 +13,17 @@ from contextlib import suppress
 from msgspec import Struct, structs
 
 from cachekit import calls
-from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
-from cachekit.remotes import card, index, layout
+from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, UncertainError, UsageError
+from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
-from cachekit.remotes.document import Shared
+from cachekit.remotes.derived import Derived, derived
 from cachekit.remotes.draft import Comparison, Draft, Offer
-from cachekit.remotes.index import Known
-from cachekit.remotes.port import ABSENT, Commit, PastCommit, Storage, Tell, Upload, Write
-from cachekit.remotes.signing import Signing, signers
-from cachekit.remotes.survey import Budget, Survey
+from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
+from cachekit.remotes.signing import Signing
 from cachekit.text import duration
 
-CARD_LIMIT = 4 << 20
-EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
-SHORT = 16 << 10  # bytes of an index: about 300 records
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
+FAILS = 3  # changes that may fail without a race: one bad answer leaves nothing pending
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -88,14 +83,16 @@ def publish(
         AuthError: The token may not write.
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
-    began = clock.now()
-    compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
+    started = began = clock.now()
+    compared = Comparison(storage, offers, spoiled, read=recheck, exact=dry_run, signing=signing)
     believed = compared.was_all_there()
     if offers and release is None and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     last: RemoteError | None = None
+    failed = 0
     for attempt in range(1, 10_000):
+        writing = False
         try:
             revision = storage.revision()
             if offers and storage.public and not (public or dry_run):
@@ -116,18 +113,19 @@ def publish(
                 began += clock.now() - sends
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            page, message = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else ([], "")
-            done = structs.replace(done, derived=tuple(one.path for one in page))
+            more = derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
+            done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
             # them. What is derived of records comes after them.
-            writes = [*todo.signatures, *todo.parts, *todo.records, *page, *([freed] if freed else [])]
+            writes = [*todo.signatures, *todo.parts, *todo.records, *more.writes, *([freed] if freed else [])]
             if dry_run or not (writes or (todo.same and not together)):
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
-            change = Commit(title, todo.files, tuple(writes), message)
+            change = Commit(title, (*todo.files, *more.files), tuple(writes), more.message)
             left = max(LAST, seconds - (clock.now() - began))
+            writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
                 if not together:
@@ -145,16 +143,19 @@ def publish(
                 return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         except RemoteError as error:
-            if calls.left() > 0:
+            failed += writing
+            if calls.left() <= 0:  # the push has come to its end, which says nothing of the remote
+                retry, last = Retry(0.0, 1.0, 1.0, 1.0), last or error
+            elif error.lasting or not writing or failed > FAILS:  # what is asked was asked again already
                 raise
-            # The push has come to its end, which says nothing of the remote: what it said before counts.
-            retry, last = Retry(0.0, 1.0, 1.0, 1.0), last or error
+            else:
+                retry, last = Retry(seconds, 0.5, 2.0, 5.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.said}; tried {tried} in {duration(clock.now() - began)}"
+                cause=f"{last.said}; tried {tried} in {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last
@@ -208,93 +209,19 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> tuple[list[Write], str]:
-    """What is derived of records and changes with this push: the index and the card, and what the history is told.
-
-    Where commits are scarce the history has the rows of the last pushes, so that the index, which is long, is renewed
-    seldom: at the latest before the history's last page would not reach back to it.
-    """
-    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
-        return [], ""
-    rows = {one.record.key: Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in todo.rows}
-    signed = {
-        one.record.key: Known.of(one.record, signers(todo.signed[one.record.key]))
-        for one in todo.same
-        if one.record.key in todo.signed
-    }
-    changes = storage.latest(revision)
-    told = index.later(changes) if storage.scarce else None
-    message = index.message([*rows.values(), *signed.values()])
-    if told is not None and message and not dry_run and not _is_due(storage, todo, revision, changes):
-        return [], message
-    there, token = index.read(storage, revision)
-    if there is None:  # a later cachekit's
-        return [], ""
-    known = list(there.rows())
-    whole = there if len(known) == len(there) else index.RemoteIndex().with_(known)  # without those that cannot be
-    believed = storage.compares and whole.speaks_for_all(storage)
-    if (present := whole.after(changes)) is not None:
-        whole = present
-    elif not (dry_run or believed):
-        survey = Survey(storage, revision, Budget(), whole.with_(told or ()))
-        listed = time.time()
-        whole = structs.replace(survey.read(storage.list(layout.RECORDS, revision)), listed=listed)
-    same = {} if storage.scarce else {one.record.key: Known.of(one.record) for one in todo.same if _is_new(one, whole)}
-    renewed = whole.with_({**same, **signed, **rows}.values())
-    writes = []
-    document = index.encode(structs.replace(renewed, change=mark))
-    anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
-    if (
-        anew
-        or (storage.scarce and present is None)
-        or (renewed.columns, renewed.unread) != (there.columns, there.unread)
-    ):
-        writes.append(Write(layout.INDEX, document, token))
-    if todo.records and not (believed and len(document) > SHORT):
-        writes += _card(storage, renewed, revision)
-    return writes, "" if renewed.unread else index.WHOLE
-
-
 def _add_rows(storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock) -> tuple[str, ...]:
     """Add records that are there to the index, in races with others until one is won; the paths of what was written."""
     began = clock.now()
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
-                page, _ = _derived(storage, todo, "", mark, dry_run=False)
-                if page:
-                    storage.commit(Commit(f"cachekit: [{mark}]", (), page), "")
-                return tuple(write.path for write in page)
+                more = derived(storage, todo, "", mark)
+                if more.writes:
+                    storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
+                return tuple(write.path for write in more.writes)
             except (ConflictError, BusyError, UncertainError) as error:
                 pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
                 if pause is None:
                     break
                 clock.sleep(pause)
     return ()
-
-
-def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
-    """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
-    since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
-    there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
-    if there is None or since >= LATE:
-        return True
-    if there.size <= SHORT and any(record.token == ABSENT for record in todo.records):
-        return True  # and people see the new record in the card
-    return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
-
-
-def _is_new(shared: Shared, known: index.RemoteIndex) -> bool:
-    """Whether an index lacks a record."""
-    return index.short_path(shared.record.place) not in known.paths
-
-
-def _card(storage: Storage, known: index.RemoteIndex, revision: str) -> list[Write]:
-    try:
-        found = storage.read(layout.CARD, revision, CARD_LIMIT)
-    except TooLargeError:  # people made it too large to be changed here; that must not stop a push
-        return []
-    text = card.update(found.data if found else b"", known.rows(), len(known) + known.unread)
-    if found and text == found.data:
-        return []
-    return [Write(layout.CARD, text, found.token if found else ABSENT)]

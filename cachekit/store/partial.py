@@ -23,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cachekit import whose
+from cachekit import path_steps, whose
 from cachekit.files import hold, is_digest
 from cachekit.private import FILE, closed_folder
 from cachekit.store.blobs import PIECE, Digester, read_into
@@ -188,7 +188,7 @@ def taken(layout: Layout) -> Path | None:
     for path in (layout.partial.parent, layout.partial):
         with suppress(OSError):  # it is not there, or the way to it is told of itself
             state = path.lstat()
-            if stat.S_ISLNK(state.st_mode) and whose.is_mine(state):  # this user's own arrangement
+            if stat.S_ISLNK(state.st_mode) and path_steps.is_mine(state):  # this user's own arrangement
                 continue
             if not stat.S_ISDIR(state.st_mode) or (path == layout.partial and state.st_uid != os.geteuid()):
                 return path

@@ -27,6 +27,7 @@ from cachekit.errors import (
     UsageError,
 )
 from cachekit.events import bypassed
+from cachekit.path_steps import below, look_at
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_config import check_package
 from cachekit.store.record import Record
@@ -47,7 +48,7 @@ from cachekit.verbs.plan import (
 )
 from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.warm import WarmRun, warm
-from cachekit.whose import Standing, below, look_at, of_another, open_to_others, shared_with
+from cachekit.whose import Standing, of_another, open_to_others, shared_with
 from cachekit.writers import exchanged_by, owners_of, planted_on
 
 _DEEPEST = 4  # folders, of those in which a training writes: checkpoint-5/global_step5
@@ -342,11 +343,7 @@ def _made_in(there: Path, folder: Path) -> Standing | None:
     probe = there / f".cachekit-{uuid.uuid4().hex}"
     probe.mkdir(0o775)
     try:
-        handle = os.open(probe, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            step = look_at(handle, folder)
-        finally:
-            os.close(handle)
+        step = look_at(folder, probe)
     finally:
         probe.rmdir()
     return structs.replace(open_to_others(step), mend="umask 022") if step.to_strangers else None

@@ -256,3 +256,14 @@ def test_a_commit_that_hangs_gets_no_longer_than_its_push(tmp_path):
     with pytest.raises(BusyError, match="did not take the push"):
         published_to(storage, clock, 120.0, tmp_path)
     assert [left < most for left, most in zip(storage.may_take, (121, 69, 18), strict=True)] == [True] * 3
+
+
+@pytest.mark.feature("R6")
+def test_one_bad_answer_to_a_change_leaves_nothing_pending(tmp_path):
+    away = RemoteError("it cannot be reached")
+    clock = Passing()
+    assert published_to(Sent(clock, away, away), clock, 20.0, tmp_path).tries == 3
+    with pytest.raises(RemoteError, match="cannot be reached"):
+        published_to(Sent(clock, *[away] * 9), clock, 20.0, tmp_path)
+    with pytest.raises(RemoteError, match="full"):
+        published_to(Sent(clock, RemoteError("it is full", lasting=True)), clock, 20.0, tmp_path)

@@ -24,6 +24,7 @@ from cachekit.errors import (
     UsageError,
 )
 from cachekit.remotes.hub import HubStorage, create, look
+from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.errors import _wait
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
@@ -83,6 +84,21 @@ def test_that_a_file_is_not_there_is_known_without_the_answers_body(make, hub, r
     assert not caught.value.lasting
     if kind == "slow":
         assert "stopped answering" in caught.value.message
+
+
+@pytest.mark.feature("R4")
+def test_a_document_has_to_begin_as_soon_as_any_answer(make, hub, repo, monkeypatch):
+    """However large it may be: its headers may drip, each in time."""
+    given = []
+
+    def ask(client, question, call=None, seconds=None):
+        given.append(seconds)
+        return real(client, question, call, seconds)
+
+    real = Client.ask
+    monkeypatch.setattr(Client, "ask", ask)
+    assert make().read(DOC, repo.head, 64 << 20)
+    assert given == [None, 2 * LIMITS.read + 64]
 
 
 COMMITS = {

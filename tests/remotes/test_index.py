@@ -12,8 +12,8 @@ from msgspec import structs
 from cachekit.cli.hub import _listed
 from cachekit.errors import RemoteError, UntrustedError
 from cachekit.key.canonical import key_of
+from cachekit.remotes import derived, index, layout
 from cachekit.remotes import document as documents
-from cachekit.remotes import index, layout
 from cachekit.remotes import publish as publishing
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.index import Known, RemoteIndex
@@ -520,8 +520,8 @@ def test_remotes_are_asked_at_the_same_time(tmp_path, wanted, how):
 
 
 def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tmp_path, wanted, memory, monkeypatch):
-    monkeypatch.setattr(publishing, "LATE", 3)
-    monkeypatch.setattr(publishing, "SHORT", 0)
+    monkeypatch.setattr(derived, "LATE", 3)
+    monkeypatch.setattr(derived, "SHORT", 0)
     made = others(wanted, 9)
     for number, one in enumerate(made):
         fill_whole(tmp_path / f"home-{number}", memory, [one])

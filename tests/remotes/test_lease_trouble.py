@@ -1,5 +1,6 @@
 """Leases on a remote in trouble: it never stops a compile."""
 
+import itertools
 import json
 
 import pytest
@@ -27,6 +28,23 @@ def test_a_remote_that_never_answers(remote, wanting, error):
         assert lease.trouble is error
         assert lease.state == "without"
         assert lease.give_back() is None
+
+
+@pytest.mark.feature("R6")
+@pytest.mark.parametrize("working", [0, 2, 5], ids=["looks", "takes", "confirms"])
+def test_one_bad_answer_costs_no_lease(remote, wanting, working):
+    """A connection that the server had closed meanwhile, say: without the lease, two machines would compile."""
+    calls = itertools.count()
+
+    class Blinking(Cut):
+        def __getattr__(self, name):
+            value = getattr(self._storage, name)
+            if callable(value) and next(calls) == working:
+                raise RemoteError("for a moment")
+            return value
+
+    with wanting(Blinking(remote), wait=30.0, poll=10.0) as lease:
+        assert (lease.held, lease.trouble) == (True, None)
 
 
 @pytest.mark.parametrize("error", [RemoteError("full"), AuthError("read-only"), BusyError("quota", wait=0.1)])

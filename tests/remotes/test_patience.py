@@ -288,6 +288,19 @@ def test_one_bad_answer_costs_no_compile(kind, options, team, hub, log):
 
 
 @pytest.mark.feature("R6")
+@pytest.mark.parametrize(("kind", "on"), [("500", "POST */preupload/*"), ("drop", "POST */preupload/*")])
+def test_one_bad_answer_while_files_are_sent_leaves_nothing_pending(kind, on, member, hub):
+    """A connection that the server had closed meanwhile, say."""
+    offline = Watched(member("bob").store.layout.home)
+    record = warm(offline.session, offline.prepare(recipe(4))).record
+    hub.fault(kind, on)
+    bob = member("bob", patience=60.0)
+    (pushed,) = push(bob.store, bob.session.remotes, [record])
+    assert pushed.error is None
+    assert bob.session.remotes.writable[0].pending() == set()
+
+
+@pytest.mark.feature("R6")
 @pytest.mark.parametrize("xet", [True, False])
 def test_a_file_that_came_with_other_bytes_is_fetched_once_more(team, hub, xet, monkeypatch):
     """Over Xet it comes by another way than the one that spoils it."""

@@ -240,6 +240,13 @@ def test_another_region_is_named(server, storage):
     assert caught.value.hint == "export AWS_REGION=eu-north-1"
 
 
+def test_a_clock_that_is_wrong_is_named(server, storage):
+    server.fault = lambda _: refusal(403, "RequestTimeTooSkewed")
+    with pytest.raises(AuthError, match="clock is wrong") as caught:
+        storage.read("a", "", 100)
+    assert "ntp" in caught.value.hint
+
+
 # Names, settings, what is installed.
 
 

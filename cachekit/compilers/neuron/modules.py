@@ -27,10 +27,10 @@ from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.files import Opener, digest_of, pieces, written
+from cachekit.path_steps import is_mine
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
 from cachekit.text import cause_of
-from cachekit.whose import is_mine
 
 
 class Copied(Struct, frozen=True):

@@ -229,9 +229,10 @@ class Client:
             FileNotFoundError: The Hub says that there is no such file.
             TooLargeError: It has more than `limit` bytes; the error's token is that name.
         """
+        opened = self.ask(lambda _: Body(url, self._headers(), call), call)  # as any answer, it has to begin soon
 
         def whole(_: Any) -> tuple[bytes, str, str]:
-            with closing(Body(url, self._headers(), call)) as body:
+            with closing(opened) as body:
                 data = bytearray()
                 for piece in body.chunks():
                     data += piece
@@ -240,7 +241,7 @@ class Client:
                         raise TooLargeError(f"{path} on {self.place} is too large", cause=cause, token=body.named)
                 return bytes(data), body.named, body.digest
 
-        return self.ask(whole, call, self.limits.connect + 2 * self.limits.read + limit / SLOW)
+        return self.ask(whole, call, 2 * self.limits.read + limit / SLOW)
 
     def _opened(self, url: str, call: Call, start: int, end: int | None) -> Body:
         """A file, or a range of it: by the address that the Hub gave for an earlier range, as long as that serves."""

@@ -32,6 +32,7 @@ QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothin
 BUSY_WAIT = 5.0  # another commit takes a few seconds, 60 at most
 TEXT_LIMIT = 300
 _PASSING = frozenset({408, 409, 412, 425})  # of a question: another one soon may be answered
+_CUT = frozenset({"ReadError", "RemoteProtocolError", "ProtocolError"})  # httpx's, and urllib3's
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _USER = re.compile(r"(https?://)[^/@\s]*@")
 _XET_REFUSED = re.compile(r"(401 Unauthorized|403 Forbidden).*xet-write-token")  # hf_xet has no class for it
@@ -93,8 +94,11 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     if lost is not None:
         what = "stopped answering" if lost.sent else "cannot be reached"
         return RemoteError(f"{place} {what}", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
-    if any("Timeout" in name for name in names):
-        cause = f"nothing came for {call.limits.read:g} s"
+    late = any("Timeout" in name for name in names)
+    if late or names & _CUT:  # a file's body is read outside of the session
+        cause = (
+            f"nothing came for {call.limits.read:g} s" if late else clean(f"the connection was cut ({error})", token)
+        )
         return RemoteError(f"{place} stopped answering", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
     return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint="check HF_ENDPOINT and proxies")
 

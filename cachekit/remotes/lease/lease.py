@@ -243,12 +243,11 @@ class Lease(Generic[T]):
                 self.trouble = error
                 return
             except RemoteError as error:
-                if waiting is None and not isinstance(error, (ConflictError, BusyError, UncertainError)):
-                    self.trouble = error  # it never answered
-                    return
                 attempt += 1
                 retry = self._retry(error, poll, patience, waiting=bool(waiting))
-                trouble_pause = retry.pause(error, attempt, began - well)
+                # One that never answered may have failed for a moment; but not again for as long as it hangs.
+                spent = (self._clock.now() if waiting is None else began) - well
+                trouble_pause = None if error.lasting else retry.pause(error, attempt, spent)
                 if trouble_pause is None:
                     self.trouble = error
                     return
@@ -263,13 +262,13 @@ class Lease(Generic[T]):
             self._clock.sleep(pause)
 
     def _retry(self, trouble: RemoteError, poll: float, patience: float, *, waiting: bool) -> Retry:
-        """How long a remote that answered before may give such answers, before one compiles without it."""
+        """How long a remote may give such answers, before one compiles without it."""
         if isinstance(trouble, (ConflictError, UncertainError)):  # the next look tells soon
             return Retry(patience, 0.15 * poll, 1.0, poll)
         if isinstance(trouble, BusyError):
             return Retry(patience, 0.75 * poll, 1.0, poll)
         limit = min(patience if waiting else _BRIEFLY, patience, self._wanted.seconds)
-        return Retry(limit, 0.75 * poll, 1.0, poll)
+        return Retry(limit, 0.1 * poll, 2.0, poll)
 
     def _take(self, seen: LeasesSeen, watch: LeaseWatch, began: float, done: Callable[[], T | None]) -> bool:
         """Take the lease; whether there is no more to wait for."""

@@ -24,9 +24,9 @@ REMOVED = b'{"cachekit": "removed", "meaning": "a document was here; the place i
 PART = 8 << 20  # bytes of a piece; and of a part of a large upload, on which an ETag of S3 depends
 ASKERS = 16
 SHA256 = "sha256"  # name of the metadata that objects carry
-_FEW = 4  # files that are asked for one by one, which also tells their SHA-256
+FEW = 4  # files that are asked for one by one, which also tells their SHA-256
 _PAGE = 1000  # entries of one answer to a listing
-_PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than _FEW files each
+_PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than FEW files each
 _CHUNK = 64 << 10  # bytes that are handed on at least, but for the last ones
 
 
@@ -86,7 +86,7 @@ class ObjectReader:
         left = sorted(set(paths))  # by code point, which is the order of UTF-8, and of object stores, too
         pages, wanted = 0, len(left)
         listing = self._listing(_common_folder(left))
-        while len(left) > _FEW and (pages < _PATIENCE or wanted - len(left) >= pages * _FEW):
+        while len(left) > FEW and (pages < _PATIENCE or wanted - len(left) >= pages * FEW):
             page = {entry["path"]: entry for entry in self._do("list", partial(listing, left[0]))}
             pages, self._seen = pages + 1, True
             for path in left:

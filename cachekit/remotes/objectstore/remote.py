@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,9 @@ import msgspec
 from cachekit.calls import CallProgress
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import check
+from cachekit.remotes.layout import BLOBS, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
-from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
+from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
     ABSENT,
     Commit,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from obstore import Attributes
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
+SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 _SENDERS = 6  # files at once
 
 
@@ -64,7 +66,7 @@ class ObjectStorage(ObjectReader, Storage):
     ) -> None:
         super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
-        self._absent: set[str] = set()  # paths that `stat` was asked for last, where nothing lay
+        self._absent: set[str] = set()  # paths that `stat` was asked for since files were sent, where nothing lay
 
     def revision(self) -> str:
         """Nothing: there are no versions."""
@@ -82,13 +84,19 @@ class ObjectStorage(ObjectReader, Storage):
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; what does not is not looked for again when it is sent next."""
         found = super().stat(paths, revision)
-        self._absent = set(paths) - found.keys()
+        self._absent = (self._absent | set(paths)) - found.keys()
         return found
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
-        """Send files: one look for all of which nothing is known, and a request for each that is not there."""
+        """Send files: one look for all of which nothing is known, and a request for each that is not there.
+
+        A few small ones are sent without a look: whatever lies there stays, and is compared then.
+        """
+        check([file.path for file in files])
         absent, self._absent = self._absent, set()
-        asked = [file.path for file in files if file.path not in absent]
+        unknown = [file for file in files if file.path not in absent]
+        few = len(unknown) <= FEW
+        asked = [file.path for file in unknown if not few or file.size > SMALL]
         there = self._look(asked) if asked else {}
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
@@ -99,7 +107,9 @@ class ObjectStorage(ObjectReader, Storage):
         check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
-        each([partial(self._check, write) for write in change.writes[1:]], ASKERS)
+        # What is named by its digest is whole and true by itself: it may stay where a later one has changed.
+        first = sum(1 for _ in takewhile(lambda write: write.path.startswith(f"{BLOBS}/"), change.writes))
+        each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
         return ""

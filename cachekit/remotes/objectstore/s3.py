@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.disk import check_ends
-from cachekit.errors import CachekitError, RemoteError, UsageError
+from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.objectstore.remote import ObjectStorage
 
@@ -48,7 +48,10 @@ class S3(ObjectService):
         return {**_profile(), **({"region": told} if told else {}), **super().settings(bucket, options)}
 
     def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
-        """Another region."""
+        """A clock that is wrong, and another region."""
+        if code == "RequestTimeTooSkewed":
+            hint = "set it: sudo chronyc makestep, or timedatectl set-ntp true"
+            return AuthError(f"{message}: this host's clock is wrong", cause=f"{status} {code}", hint=hint)
         region = re.search(r"<Region>([a-z0-9-]{4,30})</Region>", text)
         if not region and status not in {301, 307}:
             return None

@@ -1,0 +1,193 @@
+"""What is derived of records and written with them: the index, the card, and what the history is told.
+
+Where commits are scarce the history has the rows of the last pushes, and the index, which is long, is renewed seldom.
+Elsewhere each push writes it. Where an index of some length would be fetched and sent over a line, it lies in two
+documents: each push writes the short one, and the one with older rows is renewed when that has become long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from cachekit.errors import TooLargeError
+from cachekit.files import digest_of
+from cachekit.remotes import card, index, layout
+from cachekit.remotes.document import Shared
+from cachekit.remotes.draft import Draft
+from cachekit.remotes.index import Known, RemoteIndex
+from cachekit.remotes.port import ABSENT, PastCommit, Storage, Upload, Write
+from cachekit.remotes.signing import signers
+from cachekit.remotes.survey import Budget, Survey
+
+CARD_LIMIT = 4 << 20
+EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
+SHORT = 16 << 10  # bytes of an index: about 300 records
+
+
+class Derived(Struct, frozen=True):
+    """What goes with records in one change.
+
+    Attributes:
+        writes: The index and the card, where they change.
+        files: The older rows of the index, where these are renewed.
+        message: What the history is told.
+    """
+
+    writes: tuple[Write, ...] = ()
+    files: tuple[Upload, ...] = ()
+    message: str = ""
+
+
+def derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool = False) -> Derived:
+    """What changes with a push.
+
+    Args:
+        storage: The remote.
+        todo: What the push changes.
+        revision: The state of the remote that it is built on.
+        mark: The last word of the change's title.
+        dry_run: Only find out what would be written: no record is listed for it.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
+        return Derived()
+    make = _with_history if storage.scarce else _in_place
+    return make(storage, todo, revision, mark, dry_run=dry_run)
+
+
+def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+    """The rows for the history; and the index, before the history's last page would not reach back to it."""
+    rows, changes = _rows(todo), storage.latest(revision)
+    told, message = index.later(changes), index.message(rows)
+    if told is not None and message and not dry_run and not _is_due(storage, todo, revision, changes):
+        return Derived(message=message)
+    there, token = index.read(storage, revision)
+    if there is None:  # a later cachekit's
+        return Derived()
+    sound = _sound(there)
+    known = sound.after(changes)
+    lacks = known is None
+    if known is None:
+        known = sound if dry_run else _listed(storage, revision, sound.with_(told or ()))
+    renewed = structs.replace(known.with_(rows), change=mark)
+    writes = []
+    if lacks or _differs(renewed, there):
+        writes.append(Write(layout.INDEX, index.encode(renewed), token))
+    if todo.records:
+        writes += _card(storage, renewed, revision)
+    return Derived(tuple(writes), message="" if renewed.unread else index.WHOLE)
+
+
+def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+    """The index of a remote without a history: the records are listed where it is not believed."""
+    there, token = index.recent(storage, revision)
+    if there is None:  # a later cachekit's
+        return Derived()
+    recent = _sound(there)
+    believed = storage.compares and recent.speaks_for_all(storage)
+    if believed and there.older and (document := _added(storage, todo, revision, recent, mark)) is not None:
+        return Derived((Write(layout.INDEX, document, token),) if document else ())
+    whole = index.whole(storage, revision, recent)
+    known = _sound(whole) if whole is not None else RemoteIndex()
+    believed = storage.compares and known.speaks_for_all(storage)
+    if not (dry_run or believed):
+        listed = time.time()
+        known = structs.replace(_listed(storage, revision, known), listed=listed)
+    renewed = structs.replace(known.with_(_fresh(todo, known)), change=mark)
+    document, files, writes = index.encode(renewed), tuple[Upload, ...](), list[Write]()
+    if todo.records and not (believed and len(document) > SHORT):
+        writes = _card(storage, renewed, revision)
+    anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
+    if anew or there.older or _differs(renewed, there):
+        if len(document) > SHORT and storage.compares and storage.lines > 1:
+            document, files = _divided(renewed)
+        writes = [Write(layout.INDEX, document, token), *writes, *_removal(storage, revision, there.older, files)]
+    return Derived(tuple(writes), files)
+
+
+def _added(storage: Storage, todo: Draft, revision: str, recent: RemoteIndex, mark: str) -> bytes | None:
+    """The short document of an index in two, with what is new; empty where nothing is, None where it gets long."""
+    known = index.whole(storage, revision, recent) if todo.same else recent
+    if known is None:
+        return None
+    renewed = recent.with_(_fresh(todo, known))
+    if renewed is recent:
+        return b""
+    document = index.encode(structs.replace(renewed, change=mark))
+    return document if len(document) <= SHORT else None
+
+
+def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
+    """The two documents of a long index: all its rows are older ones."""
+    data = index.encode(RemoteIndex(known.columns))
+    digest, size = digest_of([data])
+    recent = RemoteIndex(change=known.change, unread=known.unread, listed=known.listed, older=digest)
+    return index.encode(recent), (Upload(layout.older_path(digest), size, digest, data),)
+
+
+def _removal(storage: Storage, revision: str, older: str, files: Sequence[Upload]) -> list[Write]:
+    """What removes older rows that no index will name any more."""
+    path = layout.older_path(older)
+    if not older or any(file.path == path for file in files):
+        return []
+    found = storage.read(path, revision, index.LARGEST)
+    return [Write(path, None, found.token)] if found else []
+
+
+def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
+    """The records that a remote lists now: of those that are not known, as many as a push reads."""
+    return Survey(storage, revision, Budget(), known).read(storage.list(layout.RECORDS, revision))
+
+
+def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
+    """What a push says, and what an index lacks of the records that lie there as they are offered."""
+    lacking = [one for one in todo.same if index.short_path(one.record.place) not in known.paths]
+    return [*(Known.of(one.record) for one in lacking), *_rows(todo)]
+
+
+def _rows(todo: Draft) -> list[Known]:
+    """What a push says of its records, and of those that it signs."""
+    signed = [one for one in todo.same if one.record.key in todo.signed]
+    written = {one.record.key: one for one in [*signed, *todo.rows]}
+    return [_known(one, todo) for one in written.values()]
+
+
+def _known(one: Shared, todo: Draft) -> Known:
+    return Known.of(one.record, signers(todo.signed.get(one.record.key, b"")))
+
+
+def _sound(there: RemoteIndex) -> RemoteIndex:
+    """Without rows that cannot be; then it is believed no more."""
+    known = list(there.rows())
+    return there if len(known) == len(there) else RemoteIndex(older=there.older).with_(known)
+
+
+def _differs(renewed: RemoteIndex, there: RemoteIndex) -> bool:
+    return (renewed.columns, renewed.unread) != (there.columns, there.unread)
+
+
+def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
+    """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
+    since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
+    there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
+    if there is None or since >= LATE:
+        return True
+    if there.size <= SHORT and any(record.token == ABSENT for record in todo.records):
+        return True  # and people see the new record in the card
+    return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
+
+
+def _card(storage: Storage, known: RemoteIndex, revision: str) -> list[Write]:
+    try:
+        found = storage.read(layout.CARD, revision, CARD_LIMIT)
+    except TooLargeError:  # people made it too large to be changed here; that must not stop a push
+        return []
+    text = card.update(found.data if found else b"", known.rows(), len(known) + known.unread)
+    if found and text == found.data:
+        return []
+    return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -1,0 +1,141 @@
+"""The index of an object store: a long one lies in two documents, and who asks lists the records once a day."""
+
+import threading
+
+import pytest
+from msgspec import structs
+
+from cachekit.remotes import derived, index, layout, nearest_on
+from cachekit.remotes.index import RemoteIndex
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import by_key
+from cachekit.remotes.port import Commit, Write
+from cachekit.remotes.push import push
+from tests.remotes.storage_processes import title
+from tests.remotes.test_index import (  # noqa: F401 - fixtures
+    bucket,
+    firsts,
+    keys,
+    near_one,
+    plant,
+    there,
+    wanted,
+    yesterday,
+)
+from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
+from tests.remotes.watched_storages import Counted
+from tests.support.standins import Watched, publish
+
+
+@pytest.mark.feature("R7")
+def test_an_object_store_to_which_nobody_pushes_is_listed_once_a_day_by_each_store(
+    tmp_path, wanted, bucket, monkeypatch
+):
+    monkeypatch.setattr(nearest_on, "REMEMBERED_SECONDS", 0.0)
+    fill_whole(tmp_path / "ann", bucket(), [far := others(wanted, 1)[0]])
+    yesterday(bucket())
+
+    def asked():
+        me = Watched(tmp_path / "me", shared=[(storage := Counted(bucket()), "r")])
+        return search(wish(wanted), me.store, me.session.remotes).nearest.known.key, "list" in storage.calls
+
+    assert [asked(), asked()] == [(far[0].key, True), (far[0].key, False)]
+    near = near_one(wanted)
+    fill(bucket(), [near])
+    me = Watched(tmp_path / "me", shared=[(bucket(), "r")])
+    assert by_key(near[0].key[:20], me.store, me.session.remotes)[0].key == near[0].key, "what nobody finds is listed"
+    fill_whole(tmp_path / "bob", bucket(), [made_from(wanted, **{"training.seed": 65})])
+    assert asked() == (near[0].key, False), "that push has listed them"
+
+
+def test_where_there_is_no_index_nobody_knows_that_nobody_pushed(tmp_path, wanted, bucket, monkeypatch):
+    """An older cachekit, say: each question lists the records."""
+    monkeypatch.setattr(nearest_on, "REMEMBERED_SECONDS", 0.0)
+    fill(bucket(), others(wanted, 1))
+    for _ in range(2):
+        me = Watched(tmp_path / "me", shared=[(storage := Counted(bucket()), "r")])
+        search(wish(wanted), me.store, me.session.remotes)
+        assert "list" in storage.calls
+
+
+LONG = 1500  # bytes of an index that counts as long: ten rows
+
+
+def parts_of(storage):
+    """The documents with older rows."""
+    return [entry.path for entry in storage.list("cachekit/v1/index", "")]
+
+
+@pytest.mark.feature("R7")
+def test_a_long_index_of_an_object_store_lies_in_two_documents_of_which_a_push_writes_the_short_one(
+    tmp_path, wanted, bucket, monkeypatch
+):
+    monkeypatch.setattr(derived, "SHORT", LONG)
+    made = others(wanted, 40)
+    fill_whole(tmp_path / "ann", bucket(), made[:20])
+    renewed = []
+    for at in range(20, 40):
+        before = parts_of(bucket())
+        fill_whole(tmp_path / f"home-{at}", bucket(), [made[at]])
+        assert keys(there(bucket())) == firsts(made[: at + 1])
+        assert len(parts_of(bucket())) == 1, "what no index names is removed"
+        assert len(bucket().read(layout.INDEX, "", 1 << 20).data) <= LONG
+        renewed.append(parts_of(bucket()) != before)
+    assert 1 <= sum(renewed) <= 4
+    assert there(bucket()).speaks_for_all(bucket())
+    assert [one.recipe for one in there(bucket()).rows()] == [record.recipe for record, _ in made]
+
+
+@pytest.mark.parametrize("what", ["gone", "other bytes", "no index", "of a stranger's choice"])
+def test_older_rows_that_are_not_what_the_index_names_are_not_used_and_the_next_push_lists(
+    tmp_path, wanted, bucket, monkeypatch, what
+):
+    monkeypatch.setattr(derived, "SHORT", 0)
+    made = others(wanted, 3)
+    fill_whole(tmp_path / "ann", bucket(), made[:2])
+    (path,) = parts_of(bucket())
+    token = bucket().read(path, "", 1 << 20).token
+    if what == "of a stranger's choice":
+        said = index.recent(bucket(), "")[0]
+        plant(bucket(), index.encode(structs.replace(said, older="0" * 64)))
+    else:
+        data = {"gone": None, "other bytes": index.encode(RemoteIndex()), "no index": b"x"}[what]
+        bucket().commit(Commit(title(), writes=[Write(path, data, token)]), "")
+    me = Watched(tmp_path / "me", shared=[(bucket(), "r")])
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key in {record.key for record, _ in made}
+    fill_whole(tmp_path / "bob", bucket(), made[2:])
+    assert keys(there(bucket())) == firsts(made)
+
+
+def test_older_rows_that_are_renewed_between_two_questions_are_asked_for_again(tmp_path, wanted, bucket, monkeypatch):
+    monkeypatch.setattr(derived, "SHORT", 0)
+    made = others(wanted, 2)
+    fill_whole(tmp_path / "ann", bucket(), made[:1])
+
+    class Late(Counted):
+        def read(self, path, revision, limit):
+            if path.startswith("cachekit/v1/index/") and not self.calls:
+                self.calls.append("renewed")
+                fill_whole(tmp_path / "bob", bucket(), made[1:])
+            return self._storage.read(path, revision, limit)
+
+    assert keys(index.read(Late(bucket()), "")[0]) == firsts(made)
+
+
+@pytest.mark.feature("R3")
+def test_many_that_push_at_once_to_a_long_index_lose_nothing(tmp_path, wanted, bucket, monkeypatch):
+    monkeypatch.setattr(derived, "SHORT", 1100)
+    made, shared = others(wanted, 12), bucket()
+
+    def work(number):
+        member = Watched(tmp_path / f"home-{number}", shared=[(shared, "rw")])
+        for one in made[number::4]:
+            (done,) = push(member.store, member.session.remotes, [publish(member.store, one)])
+            assert done.error is None
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert keys(there(shared)) == firsts(made)
