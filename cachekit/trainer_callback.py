@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from transformers import TrainerCallback
 
 from cachekit.api import Cache
 from cachekit.training import trackers
+from cachekit.verbs.run import ATTENDED
 
 if TYPE_CHECKING:
     from cachekit.verbs.attach import Attached, Attachment
@@ -68,7 +70,8 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         self._named, self._ingredients = bool(name), dict(ingredients or {})
         self._attachment: Attachment | None = None
         self._compiled = 0
-        if trainer := sys.modules.get("transformers.trainer"):  # loaded with the class of the Trainer that is made next
+        trainer = sys.modules.get("transformers.trainer")  # loaded with the class of the Trainer that is made next
+        if trainer and not os.environ.get(ATTENDED):  # else whoever has the cache in hand tells the trackers
             trackers.add(trainer, self._figures)
 
     @property
@@ -115,7 +118,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
 
     def _figures(self) -> dict[str, float]:
         found = self.report
-        if found is None or found.state == "attended":  # `cachekit run` tells them
+        if found is None:
             return {}
         return {
             "graphs_found": found.found,

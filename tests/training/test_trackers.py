@@ -110,6 +110,22 @@ def test_figures_that_are_not_there_harm_nobody(tmp_path, monkeypatch, figures):
     assert logs == {"eval_runtime": 1.0}
 
 
+def test_a_callback_leaves_it_to_who_has_the_cache_in_hand(monkeypatch):
+    """Under `cachekit run` the callback only counts, and the command's figures are told."""
+    import transformers.trainer
+
+    from cachekit import CacheCallback
+    from cachekit.verbs.run import ATTENDED
+
+    monkeypatch.setattr(transformers.trainer, "DEFAULT_CALLBACKS", [])
+    monkeypatch.setenv(ATTENDED, "a run")
+    CacheCallback()
+    assert transformers.trainer.DEFAULT_CALLBACKS == []
+    monkeypatch.delenv(ATTENDED)
+    CacheCallback()
+    assert len(transformers.trainer.DEFAULT_CALLBACKS) == 1
+
+
 def test_a_tracker_that_is_not_installed_is_an_error_before_anything_compiles(command, machine, worker, monkeypatch):
     monkeypatch.setattr(trackers, "PACKAGES", {**trackers.PACKAGES, "mlflow": ("no_such_package",)})
     answer = command("train", "tiny.yaml", "--set", "training.report_to=[tensorboard, mlflow]", code=2)
