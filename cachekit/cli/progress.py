@@ -211,7 +211,7 @@ class Progress:
     def answered(self, words: str) -> None:
         """The run ends with these words, on one line or several, which may tell why something is not used."""
         told = " ".join(words.split())
-        said = [(event, event["reason"].removeprefix(event["remote"]).lstrip(" :")) for event in self._unused]
+        said = [(event, event["reason"].removeprefix(event.get("remote", "")).lstrip(" :")) for event in self._unused]
         self._unused = [event for event, reason in said if reason not in told]
 
     def close(self) -> None:

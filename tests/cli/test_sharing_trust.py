@@ -45,3 +45,17 @@ def test_a_repo_of_somebody_else_is_only_read_and_its_owner_is_named(join, hub, 
     assert may(eve) == ["local:rw", "hub:r"]
     answer = eve("hub", "use", public.name, "--format", "json").json
     assert (answer["owned"], answer["private"]) == (False, False)
+
+
+@pytest.mark.feature("T2")
+def test_a_record_of_the_store_that_is_not_used_is_told_once_and_is_a_miss(join, repo):
+    ann, bob = join("ann"), join("bob")
+    for member in (ann, bob):
+        member("hub", "use", repo.name)
+    ann("warm", "tiny.yaml")
+    bob("pull", "tiny.yaml")
+    strictly = ("tiny.yaml", "--cache", "local:rw", "--trust", "signed")
+    planned = bob("plan", *strictly)
+    assert "local: a record of this key is there, but it is from hf://team/" in planned.out
+    assert planned.err == "", "it is told once"
+    assert "it is from hf://team/" in bob("train", *strictly, "--require-warm", code=5).err
