@@ -151,6 +151,12 @@ def test_a_setting_that_cannot_be_read_is_told_without_one(command, monkeypatch,
     assert bare(answer.err)
 
 
+def test_a_list_of_remotes_that_was_written_as_a_table_is_shown_without_one(command, monkeypatch):
+    """What stands before the first `=` is a remote's name then, and a query ends there."""
+    monkeypatch.setenv("CACHEKIT_REMOTES", f'{{"x": {{"url": "s3://bucket/x?sig={PLAIN}"}}}}')
+    assert bare(command("config").out)
+
+
 @pytest.mark.parametrize("verb", ["import", "export"])
 @pytest.mark.parametrize("address", [f"s3://AKIDNAME:{S}@bucket/x", f"foo://host/x?sig={PLAIN}"])
 def test_what_is_no_local_folder_is_told_without_one(command, verb, address):

@@ -146,8 +146,11 @@ def has_secret(text: str) -> bool:
 def setting(value: Any) -> Any:
     """A setting's value as it may be shown: texts in it are taken for addresses, and names tell secrets."""
     if isinstance(value, Mapping):
+        # Where a name hides something, the value may go on with it.
+        shown = {name: address(str(name)) for name in value}
         return {
-            address(str(name)): HIDDEN if is_secret(str(name), one) else setting(one) for name, one in value.items()
+            shown[name]: HIDDEN if shown[name] != str(name) or is_secret(str(name), one) else setting(one)
+            for name, one in value.items()
         }
     if isinstance(value, list | tuple):
         return type(value)(setting(one) for one in value)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Literal, cast
 
@@ -20,7 +20,17 @@ from cachekit.private import opened
 from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import Shared
-from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, envelopes_of, named, origin_of, refusal
+from cachekit.remotes.judging import (
+    HINT_BUNDLE,
+    Trust,
+    advice,
+    beside_of,
+    envelopes_of,
+    named,
+    origin_of,
+    refusal,
+    unreadable,
+)
 from cachekit.store import Store, staying
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
@@ -180,19 +190,22 @@ def _judge(name: str, taken: _Taken) -> None:
     for shared in taken.shared:
         record = shared.record
         envelopes: tuple[envelope.Envelope, ...] = ()
+        damage = ""
         raw, most = taken.signatures.get(layout.signatures_path(record.place), b""), envelope.largest(record)
         if len(raw) > most:  # without them nobody could revoke the record by a signer's key
             raise refusal(name, f"{named(record)} in it is {envelope.too_large(most)}", HINT_BUNDLE)
-        with suppress(envelope.MalformedError):
-            envelopes = envelope.decode(raw)
+        try:
+            envelopes = envelope.decode(raw) if raw else ()
+        except envelope.MalformedError as error:
+            damage = str(error)
         mode: Mode = "all" if trust.mode(name) == "all" else "signed"  # a file says nothing of who could write to it
         verdict = trust.policy.judge(record, envelopes, mode=mode)
         taken.besides.append(beside_of(record, origin_of(name, verdict), envelopes))
         if not verdict.trusted:
-            taken.untrusted[record.key] = verdict.reason
+            reason = taken.untrusted[record.key] = unreadable(verdict.reason, damage)
             if taken.workspace is not None:
-                why = f"{named(record)} in it is {verdict.reason}"
-                raise refusal(name, f"anybody can make a bundle, and {why}", HINT_BUNDLE)
+                why = f"anybody can make a bundle, and {named(record)} in it is {reason}"
+                raise refusal(name, why, advice(reason, otherwise=HINT_BUNDLE))
 
 
 def _compare(reader: Reader, before: int, taken: _Taken) -> None:

@@ -40,6 +40,13 @@ HINT = (
     f"{_CODE}: let its maker sign it (`cachekit trust init`, then `cachekit push`), and name the signer "
     f"(`cachekit trust add NAME KEY`); or, if you trust everybody who may write there, {_TABLE}"
 )
+_HINT_REVOKED = (
+    f"{_CODE}, and what is revoked is used on nobody's word: compile it here (`cachekit warm RECIPE`), or look at "
+    "[trust.revoked] in your settings"
+)
+_HINT_AGAIN = (
+    f"{_CODE}: let a signer whom you trust sign it again (`cachekit push`), or compile it here (`cachekit warm RECIPE`)"
+)
 HINT_BARE = f"{_CODE}: if you trust everybody who may write there, {_TABLE}"
 HINT_BUNDLE = (
     f"{_CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
@@ -49,6 +56,7 @@ _UNKNOWN = (
     "of unknown origin: there is no note of yours that says who made it (`cachekit warm RECIPE` compiles it again, "
     "--trust-all uses it)"
 )
+_LOST = "no longer signed by anybody you trust"
 # For a record that others made.
 OWN = (
     "if it is signed, name the signer (`cachekit trust add NAME KEY`); if its maker has signed it since it came here, "
@@ -147,7 +155,7 @@ class Trust(Struct, frozen=True):
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         lost = "" if self.everything else self._lost(origin)
         if lost and self.signed(record, beside(record)) is None:
-            return Refused(f"{lost}, no longer signed by anybody you trust", revoked=False)
+            return Refused(f"{lost}, {_LOST}", revoked=False)
         return None
 
     def _lost(self, origin: Origin) -> str:
@@ -279,6 +287,27 @@ def none_used(place: str, refused: Mapping[str, str]) -> UntrustedError:
     )
 
 
+def advice(*reasons: str, otherwise: str = HINT) -> str:
+    """What the user may do where records are not used.
+
+    Args:
+        reasons: Why not, of each.
+        otherwise: What to say where a signature, or the name of its signer, is all that a record lacks.
+    """
+    from cachekit.trust.policy import NOBODY, UNSIGNED
+
+    if any(words in reason for reason in reasons for words in (NOBODY, UNSIGNED, _LOST)):
+        return otherwise
+    return _HINT_REVOKED if all("revoked" in reason for reason in reasons) else _HINT_AGAIN
+
+
+def unreadable(reason: str, damage: str) -> str:
+    """Why a record is not used, where what lies beside it as its signatures cannot be read."""
+    from cachekit.trust.policy import UNSIGNED
+
+    return f"beside signatures that cannot be read ({one_line(damage)})" if damage and reason == UNSIGNED else reason
+
+
 def beside_found(store: Store, record: Record, origin: Origin, tree: Path | None = None) -> Beside:
     """What the store keeps beside a record of bare modules: what it knows of them already is not forgotten.
 
@@ -326,7 +355,7 @@ def untrusted(remote: str, record: Record, reason: str, demands: str) -> Untrust
         demands: Why it needs a signature; empty where only what is revoked counts.
     """
     cause = f"a record of this key is there, but it is {reason}" + (f"; {demands}" if demands else "")
-    return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
+    return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=advice(reason))
 
 
 def named(record: Record | Known) -> str:

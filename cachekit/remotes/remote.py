@@ -22,7 +22,7 @@ from cachekit.remotes import document, layout, parts
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
-from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, untrusted
+from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, unreadable, untrusted
 from cachekit.remotes.notes import Copies, Notes, short
 from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import Storage
@@ -78,7 +78,7 @@ class Found(Struct, frozen=True):
             return self.kept
         envelopes = self.envelopes
         if envelopes is None:
-            envelopes = self.remote.signatures(self.shared.record, self.revision)
+            envelopes, _ = self.remote.signatures(self.shared.record, self.revision)
         return beside_of(self.shared.record, self.origin, envelopes)
 
 
@@ -215,8 +215,8 @@ class Remote:
             raise refusal(self.name, demands, HINT_BARE)
         return Origin(self.name, "all" if self.trust.mode(self.name) == "all" else "owner")
 
-    def signatures(self, record: Record, revision: str) -> tuple[Envelope, ...]:
-        """The signatures over a record there; none where there are none, or what lies there is damaged.
+    def signatures(self, record: Record, revision: str) -> tuple[tuple[Envelope, ...], str]:
+        """The signatures over a record there, and why what lies there cannot be read, where it cannot.
 
         Raises:
             UntrustedError: They have too many bytes. Without them nobody could revoke the record by a signer's key.
@@ -228,12 +228,12 @@ class Remote:
         try:
             with self.call() as storage:
                 found = storage.read(layout.signatures_path(record.place), revision, most)
-            return envelope.decode(found.data) if found else ()
+            return envelope.decode(found.data) if found else (), ""
         except TooLargeError as error:
             reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them anew"
             raise untrusted(self.name, record, reason, "") from error
-        except (envelope.MalformedError, IntegrityError):
-            return ()
+        except (envelope.MalformedError, IntegrityError) as error:
+            return (), str(error)
 
     def judge(self, shared: Shared, revision: str, *, past: bool = False, stray: str = "") -> Found:
         """A record that was read there, and may be used.
@@ -258,13 +258,13 @@ class Remote:
         if owned and (owned.how == "all" or not self.trust.table.key):
             return Found(self, shared, revision, owned)
         record = shared.record
-        envelopes = self.signatures(record, revision)
+        envelopes, damage = self.signatures(record, revision)
         mode: Mode = "signed" if demands else self.trust.mode(self.name)
         verdict = self.trust.policy.judge(record, envelopes, mode=mode, vain=self.vain)
         if owned and verdict.trusted:
             reused = tuple(one for one in origin_of(self.name, verdict).reused if one.how == "signed")
             return Found(self, shared, revision, structs.replace(owned, reused=reused), envelopes)
-        if reason := verdict.reason or (not past and self._replayed(record, verdict.created)) or "":
+        if reason := unreadable(verdict.reason, damage) or (not past and self._replayed(record, verdict.created)) or "":
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
 

@@ -18,7 +18,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
 from cachekit.key.nearest import INTERRUPTED
 from cachekit.remotes.index import Known
-from cachekit.remotes.judging import HINT
+from cachekit.remotes.judging import advice
 from cachekit.remotes.nearest_on import said_of
 from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
@@ -208,7 +208,8 @@ class CoverageOfAll(Answer, frozen=True, tag="cachekit/coverage/1"):
             return from_code(error.code, message, cause=error.cause or error.message, hint=error.hint)
         if all(one.untrusted for one in lacking):
             names = shortened([one.recipe for one in lacking])
-            return UntrustedError(f"nothing that may be used covers {names}", cause=first.untrusted[0], hint=HINT)
+            cause = first.untrusted[0]
+            return UntrustedError(f"nothing that may be used covers {names}", cause=cause, hint=advice(cause))
         why = f"{first.recipe}: {first.status}"
         if first.needed:
             why += f", {first.cached} of {first.needed} modules are cached"

@@ -12,7 +12,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError, UntrustedError
 from cachekit.recipe.price import Price
 from cachekit.recipe.variant import MatrixEntry
-from cachekit.remotes.judging import HINT
+from cachekit.remotes.judging import advice
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
@@ -104,7 +104,7 @@ class Forecast(Answer, frozen=True, tag="cachekit/plan-list/1"):
             return UntrustedError(
                 f"{len(missed)} of {len(self.plans)} have no record that may be used: {names}",
                 cause=missed[0].untrusted[0],
-                hint=HINT,
+                hint=advice(missed[0].untrusted[0]),
             )
         return MissError(
             f"{len(missed)} of {count(len(self.plans), 'recipe')} {'is' if len(missed) == 1 else 'are'} not warm: "

@@ -22,7 +22,7 @@ from cachekit.config_trust import Mode
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes.address import asked_of_folder
 from cachekit.remotes.bundle_in import State, read_bundle
-from cachekit.remotes.judging import HINT_BUNDLE, HINT_FOLDER, beside_found, none_used, not_used, refusal
+from cachekit.remotes.judging import HINT_BUNDLE, HINT_FOLDER, advice, beside_found, none_used, not_used, refusal
 from cachekit.store import Store
 from cachekit.store.bundle import unpacked
 from cachekit.store.durable import store_error
@@ -77,7 +77,8 @@ class Unbundled(Answer, frozen=True, tag="cachekit/import-bundle/1"):
         if refused is None:
             return None
         why = f"{one_line(refused.recipe)} ({refused.key[:12]}) in it is {refused.untrusted}"
-        return refusal(self.bundle, f"anybody can make a bundle, and {why}", HINT_BUNDLE)
+        hint = advice(refused.untrusted, otherwise=HINT_BUNDLE)
+        return refusal(self.bundle, f"anybody can make a bundle, and {why}", hint)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from cachekit.key.cost import Expected
 from cachekit.key.words import Told, told
 from cachekit.recipe.model_config import absent_package, how_to_install
 from cachekit.recipe.price import Price
-from cachekit.remotes.judging import HINT
+from cachekit.remotes.judging import advice
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND
 from cachekit.text import a, about, named
@@ -170,7 +170,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
             return UntrustedError(
                 f"{self.recipe} is not warm: key {self.key[:16]} has no record that may be used",
                 cause="; ".join(self.untrusted),
-                hint=HINT,
+                hint=advice(*self.untrusted),
             )
         differs = ", ".join(named(change.name) for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "there is no record to compare with"

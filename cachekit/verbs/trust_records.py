@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import document, layout
-from cachekit.remotes.judging import HINT, OWN, envelopes_of, name_of
+from cachekit.remotes.judging import OWN, advice, envelopes_of, name_of
 from cachekit.remotes.remotes import remotes_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
@@ -86,7 +86,7 @@ class CheckedRemote(Answer, frozen=True, tag="cachekit/trust-check/1"):
         return UntrustedError(
             f"no record on {self.remote} is used",
             cause=self.records[0].reason or self.demands,
-            hint=HINT,
+            hint=advice(*(one.reason for one in self.records)),
         )
 
 

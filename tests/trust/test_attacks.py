@@ -94,7 +94,7 @@ def names_the_envelopes_twice(attacker, alice):
     attacker.sign(signed(EVE, statement(attacker.publish())))
     own = attacker.signed.strip()
     attacker.sign(raw=own[:-1] + b", " + own[1:])
-    return UNSIGNED
+    return "it is beside signatures that cannot be read (not signatures: a name appears twice)"
 
 
 def writes_megabytes(attacker, alice):
@@ -128,6 +128,8 @@ def refused(victim, attacker, why):
             act()
         assert raised.value.exit_code == 5
         assert why in raised.value.cause
+        # Where somebody signed who is known, trusting everybody is no way out.
+        assert ("--trust-all" in raised.value.hint) == (why in {NOBODY, UNSIGNED})
     assert trains(victim).compiled > 0
     assert victim.told("remote.untrusted")
     unused(victim, attacker)
