@@ -133,11 +133,12 @@ class Trust(Struct, frozen=True):
             beside: Gives what is kept beside it.
             strange: Why others can have put it there; empty where they cannot.
         """
+        origin = beside(record).origin
         if strange and not self.everything:
             verdict = self.policy.judge(record, envelopes_of(beside(record)), mode="signed")
-            if not verdict.trusted:
-                return Refused(f"{verdict.reason}; {strange}", revoked=False)
-        origin = beside(record).origin
+            if not verdict.trusted:  # a note that somebody else can have written says nothing, whatever it holds
+                reason = verdict.reason if origin.how or verdict.revoked else _UNKNOWN
+                return Refused(f"{reason}; {strange}", revoked=False)
         if not (origin.how or self.everything):  # whoever removed the note may be whom it named
             return Refused(_UNKNOWN, revoked=False)
         if origin == HERE and not self.table.revokes:

@@ -153,7 +153,7 @@ def test_verify_and_ls_tell_of_what_is_not_used(tmp_path):
     assert unasked.doubtful() == {record.place}, "the look of verify saw whose it is now"
     rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), {record.place}, trust())}
     assert rows[others.key] == ""
-    assert "not signed; " in rows[record.key]
+    assert "there is no note of yours that says who made it" in rows[record.key]
 
 
 @ROOT_ONLY

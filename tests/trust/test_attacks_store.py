@@ -69,7 +69,7 @@ def test_a_record_in_another_users_store_is_used_as_far_as_it_is_signed(public, 
     found = planned(bob)
     error = miss_error(found)
     assert (found.hit, type(error), error.exit_code) == (False, UntrustedError, 5)
-    assert "not signed" in error.cause
+    assert "there is no note of yours that says who made it" in error.cause
     assert why in error.cause
     assert bob.told("store.refused")
     assert trains(bob).compiled > 0
