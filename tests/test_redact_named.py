@@ -34,6 +34,7 @@ from cachekit import redact
         'said token=\\"{}\\"',
         "Authorization: ApiKey {}",
         "--tokens {}",
+        "--cred {}",
         "wandb.api_key {}",
         "--apikey:{}",
         "--client-secret-key:{}",

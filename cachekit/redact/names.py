@@ -21,7 +21,7 @@ _ALWAYS = _words("password passwd passphrase webhook webhooks")
 _BEHIND = _words("dev prod production read staging v write")
 _BEHIND_CAPITALS = _BEHIND | _words("admin backup bedrock base config data id json main new old pem ro rw test")
 _LAST = _words("""
-    secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
+    secret secrets credential credentials cred creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
     authorization bearer auth oauth passwords cookie netrc sas jwt psk
 """)
 _GLUED = (
