@@ -161,7 +161,8 @@ def exchanged_by(
         if path_steps.is_mine(step.state) and os.statvfs(step.place).f_flag & os.ST_RDONLY:
             continue
         told = whose.open_to_others(step)
-        helps = not sticky and (step.state.st_uid == os.geteuid() or not last)
+        # The sticky bit keeps others from renaming what lies in a folder, but for the folder's owner.
+        helps = not sticky and (step.state.st_uid == os.geteuid() or (path_steps.is_mine(step.state) and not last))
         return told if helps else structs.replace(told, mend="")
     return None
 

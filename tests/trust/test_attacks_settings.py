@@ -215,6 +215,19 @@ def test_settings_that_others_can_write_to_are_not_read(files, tmp_path, way):
     assert raised.value.hint.endswith(f"chmod go-w {path}")
 
 
+@ROOT_ONLY
+def test_no_command_is_named_that_does_not_keep_a_folders_owner_from_moving_settings_there(public, tmp_path):
+    (theirs := public / "theirs").mkdir()
+    (theirs / "ours").mkdir()
+    (theirs / "ours/cachekit.toml").write_text("")
+    theirs.chmod(0o777)
+    os.chown(theirs, ONE, ONE)
+    (tmp_path / "cachekit.toml").symlink_to(theirs / "ours/cachekit.toml")
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=tmp_path)
+    assert raised.value.hint == "keep the file in a folder of your own"
+
+
 @pytest.mark.feature("T5")
 @pytest.mark.parametrize(
     "user",
