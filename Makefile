@@ -76,13 +76,13 @@ team: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/team.sh $(CURDIR)/$(RECIPE) $(CURDIR)/.demo/team
 
-# Each module in one process: its tests share servers (tests/conftest.py says more). Three on two cores: a quarter of the
-# time a test waits for servers and processes of its own.
+# Each module in one process: its tests share servers (tests/conftest.py says more). More processes than cores: a quarter
+# of the time a test waits for servers and processes of its own.
 SIDE_BY_SIDE = --numprocesses 3 --dist loadgroup
 
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --numprocesses 4 $(TESTS)
 
 ## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package
 test-slow: $(VENV)/.installed

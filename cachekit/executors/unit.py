@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -25,6 +26,12 @@ def note(path: Path, **fields: object) -> None:
     fresh = path.with_name(f".{path.name}-{os.getpid()}")
     fresh.write_text(json.dumps({"host": os.uname().nodename, **fields}), encoding="utf-8")
     fresh.replace(path)
+
+
+def _heed(act: Callable[[int], object]) -> None:
+    """Do something when this process is asked to end, or told that its machine goes."""
+    for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(asked, lambda number, _: act(number))
 
 
 def main(folder: Path, number: str) -> int:
@@ -36,6 +43,9 @@ def main(folder: Path, number: str) -> int:
     (folder / f"{number}.ended").unlink(missing_ok=True)
     note(folder / f"{number}.begun", time=began)
     with (folder / f"{number}.out").open("wb") as out, (folder / f"{number}.log").open("ab") as log:
+        # An engine that ends a command asks this process, which in a container is the first one and would be deaf.
+        asked: list[int] = []  # while the command was being started
+        _heed(asked.append)
         try:
             child = subprocess.Popen(
                 argv, cwd=fleet["cwd"], stdin=subprocess.DEVNULL, stdout=out, stderr=log, umask=umask
@@ -44,9 +54,9 @@ def main(folder: Path, number: str) -> int:
             log.write(f"{argv[0]} cannot be run in {fleet['cwd']}: {error.strerror}\n".encode())
             code = 127  # a shell's
         else:
-            # An engine that ends a command asks this process, which in a container is the first one and would be deaf.
-            for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-                signal.signal(asked, lambda number, _: child.send_signal(number))
+            _heed(child.send_signal)
+            for one in asked:
+                child.send_signal(one)
             code = child.wait()
     code = 128 - code if code < 0 else code
     note(folder / f"{number}.ended", began=began, ended=time.time(), code=code)

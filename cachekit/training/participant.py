@@ -52,7 +52,8 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
                 hint="the same --nnodes on all machines",
             )
         changes = [each for each in difference(first.hard, one.hard) if not each.name.startswith("target.")]
-        changes += difference(first.soft, one.soft)
+        if one.mode == first.mode:
+            changes += difference(first.soft, one.soft)
         if changes:
             what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
             said = [
