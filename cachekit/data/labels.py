@@ -17,6 +17,7 @@ _WHOLE = re.compile(r"-?[0-9]+\.0+")
 _CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
 _DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"\s*[,;|]\s*")
+_ARRAY = re.compile(r"\s*\[\s*([0-9.]+|'[^']*')(\s+([0-9.]+|'[^']*'))+\s*\]\s*")  # as numpy prints one
 # `3,6`, `[1, 2]`, `joy|love`: several classes in one text.
 _SEVERAL = re.compile(r"\s*\[.*\]\s*|\s*\d+(\s*[,;|]\s*\d+)+\s*|\s*\w+(\s*[;|]\s*\w+)+\s*")
 
@@ -126,9 +127,16 @@ def label_list(value: Any, where: str) -> list[str]:
     """The classes of a row that may have several, or none: a list, or a text such as `3,6`, `[3, 6]` or `joy|love`.
 
     Raises:
-        DataError: It is a list of lists, or names a class twice, as a list with a 0 or 1 for each class does.
+        DataError: It is a list of lists, or an array as numpy prints it; or it names a class twice, as a list with a 0
+            or 1 for each class does.
     """
     if isinstance(value, str):
+        if _ARRAY.fullmatch(value):
+            raise DataError(
+                f"{where}: the labels {value.strip()[:60]!r} are written with spaces between them",
+                cause="numpy prints arrays in this form",
+                hint="separate the labels with commas: [1, 2]",
+            )
         inner = value.strip()
         inner = inner[1:-1].strip() if inner[:1] == "[" and inner[-1:] == "]" else inner
         parts: Sequence[Any] = [part.strip("'\"") for part in _SEPARATOR.split(inner) if part]

@@ -17,6 +17,7 @@ from msgspec import Struct
 from cachekit import host
 from cachekit.data import images, parquet, rows, shapes, text_file
 from cachekit.data.labels import counted, is_absent
+from cachekit.data.labels import number as number_of
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.text import count, one_line
@@ -28,6 +29,7 @@ LONGEST = 56  # characters of an example's value
 SHOWN = 3  # names in a sentence
 MOSTLY = 0.99  # of the rows in one class
 FEW = 100  # rows, of which nothing is said to be mostly anything
+_ROWS = {"train": "training"}
 _TEXTS = ("text_column", "text_pair_column", "question_column", "context_column", "source_column", "prompt_column")
 
 
@@ -103,15 +105,21 @@ def preview(recipe: Recipe) -> Preview | None:
         have = names if name == "train" else have
     train = heads.get("train", [])
     read = [column for column in tasks.read_columns(recipe) if column in have]
-    said: Counter[str] = Counter()
+    said: dict[str, Counter[str]] = {}
     labels: Counter[str] = Counter()
     if _classed(recipe, columns):
-        values = [row.get(columns["label_column"]) for row in train]
-        said = counted(values, several=recipe.task == "multi-label-classification")
-    for label, number in said.items():  # thousands of rows have few labels
-        labels[one_line(label) or "(none)"] += number
-    doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
-    doubts += _odd_texts(recipe, columns, train)
+        several = recipe.task == "multi-label-classification"
+        for name, head in heads.items():
+            said[name] = counted([row.get(columns["label_column"]) for row in head], several=several)
+        for label, number in said.get("train", labels).items():  # thousands of rows have few labels
+            labels[one_line(label) or "(none)"] += number
+    elif recipe.task == "text-regression":
+        for name, head in heads.items():
+            for place, row in enumerate(head, start=1):
+                number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")
+    whole = any(split.exact and split.looked_at == split.rows for split in splits if split.name == "train")
+    doubts = [*_odd_labels(labels), *_unknown_labels(recipe, said, whole=whole)]
+    doubts += [*_odd_header(found, read, have, labels), *_leaks(heads, read), *_odd_texts(recipe, columns, train)]
     return Preview(
         splits=tuple(splits),
         columns=tuple(read),
@@ -175,19 +183,33 @@ def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
     return tasks.fields(recipe).has_classes and "label_column" in columns and "label_column" not in tasks.nested(recipe)
 
 
-def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
+def _odd_labels(labels: Counter[str]) -> Iterator[str]:
     total = labels.total() if hasattr(labels, "total") else sum(labels.values())
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
-    known = recipe.data.labels or ()
     if total >= FEW and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
         yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"
-    numbers = {one for one in labels if one.isdecimal() and (one.lstrip("0") or "0") in map(str, range(len(known)))}
-    if known and (strange := [one for one in labels if one not in known and one not in numbers]):
-        yield f"the training rows have {count(len(strange), 'label')} that data.labels does not name: {_named(strange)}"
+
+
+def _unknown_labels(recipe: Recipe, said: Mapping[str, Counter[str]], *, whole: bool) -> Iterator[str]:
+    """Labels of which no class is known; `whole` where all training rows were looked at, which name the classes."""
+    given = recipe.data.labels or ()
+    numbers = {str(number) for number in range(len(given))}
+    for name, labels in said.items():
+        strange: list[str] = []
+        if given:
+            who = "data.labels does not name"
+            unnamed = [one for one in labels if one not in given]
+            strange = [one for one in unnamed if not (one.isdecimal() and (one.lstrip("0") or "0") in numbers)]
+        elif whole and name != "train" and not recipe.data.num_labels:
+            who = "no training row has"
+            strange = [one for one in labels if one not in said["train"]]
+        if strange:
+            shown = [one_line(one) or "(none)" for one in strange]
+            yield f"the {_ROWS.get(name, name)} rows have {count(len(strange), 'label')} that {who}: {_named(shown)}"
 
 
 def _spellings(labels: Counter[str]) -> Iterator[list[str]]:

@@ -15,6 +15,14 @@ from cachekit.errors import DataError
 
 _Piece = TypeVar("_Piece", str, list[str])
 _BLOCK = 1 << 18  # characters: what is made of a block stays in the processor's cache
+_UTF_16 = ("it begins as UTF-16 does", "give its encoding: data.encoding=utf-16")
+# What files begin with that are no text in an encoding of bytes, and what to say then.
+_OTHER_FORMS = {
+    codecs.BOM_UTF16_LE: _UTF_16,
+    codecs.BOM_UTF16_BE: _UTF_16,
+    b"\x1f\x8b": ("it is compressed, by gzip", "unpack it: gunzip"),
+    b"PK\x03\x04": ("it is a zip archive, as .xlsx files are", "save the table as csv, or unpack the archive"),
+}
 _LINES = 1 << 16  # characters of lines that are read at once
 
 
@@ -93,11 +101,10 @@ def whole(path: Path, encoding: str) -> str:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{path}, line {line}: not {encoding}",
-            cause=f"byte 0x{raw[error.start]:02x} cannot be there",
-            hint=f"convert the file to {encoding}, or give its encoding: data.encoding=latin-1",
-        ) from error
+        cause = f"byte 0x{raw[error.start]:02x} cannot be there"
+        hint = f"convert the file to {encoding}, or give its encoding: data.encoding=latin-1"
+        cause, hint = next((said for start, said in _OTHER_FORMS.items() if raw.startswith(start)), (cause, hint))
+        raise DataError(f"{path}, line {line}: not {encoding}", cause=cause, hint=hint) from error
     except (LookupError, ValueError) as error:
         hint = "utf-8, latin-1, cp1252, ..."
         raise DataError(

@@ -21,6 +21,8 @@ from cachekit.recipe import architecture, zoo
 from cachekit.recipe.ingredients import described, sizes
 from cachekit.recipe.variant import Variant
 
+_MOST = 1e6  # dollars an hour: more than any machine costs
+
 
 class Price(Struct, frozen=True):
     """What an hour costs.
@@ -74,8 +76,10 @@ def machine(prices: Prices) -> Price:
     """The price of the machine that was named, else of this one.
 
     Raises:
-        UsageError: Nobody says its price.
+        UsageError: Nobody says its price, or several were given.
     """
+    if len({*prices.own, prices.instance} - {""}) > 1 or ("" in prices.own and len(prices.own) > 1):
+        raise UsageError("--price is given for several machines, and one price is counted with", hint="give it once")
     named = next(iter(name for name in prices.own if name), "")
     name = prices.instance or named or host.product()
     if found := prices.of(name):
@@ -110,7 +114,7 @@ def read(said: Iterable[str]) -> Prices:
                 ) from None
             instance = text
             continue
-        if not 0 <= value < float("inf") or (equals and not name):
+        if not 0 <= value <= _MOST or (equals and not name):
             raise _wrong(text)
         if name:
             zoo.instance(name)

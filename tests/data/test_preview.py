@@ -125,6 +125,27 @@ def test_a_label_that_the_recipe_does_not_name(folder):
         assert doubt == f"the training rows have 1 label that data.labels does not name: {wrong!r}"
 
 
+def test_a_label_that_no_training_row_has(folder, monkeypatch):
+    """A training refuses such a row."""
+    write(folder / "train.csv", [("a", "calm"), ("b", "loud")])
+    write(folder / "test.csv", [("c", "calm"), ("d", "lout")])
+    assert preview(recipe(folder)).doubts == ("the test rows have 1 label that no training row has: 'lout'",)
+    assert preview(recipe(folder, num_labels=3)).doubts == ()
+    monkeypatch.setattr(previewing, "LOOKED_AT", 1)
+    write(folder / "train.csv", [("a", "calm"), ("d", "lout")])
+    write(folder / "test.csv", [("c", "lout")])
+    assert preview(recipe(folder)).doubts == (), "a row that was not looked at may have it"
+
+
+@pytest.mark.parametrize("label", ["one", "", '"1,5"'])
+def test_a_row_without_the_number_that_is_learnt_is_an_error(folder, label):
+    write(folder / "train.csv", [("a", "1"), ("b", "1.0"), ("c", "-3e2")])
+    assert preview(recipe(folder, task="text-regression")).doubts == ()
+    write(folder / "dev.csv", [("a", "1"), ("b", label)])
+    with pytest.raises(DataError, match=r"dev\.csv, row 2"):
+        preview(recipe(folder, task="text-regression"))
+
+
 def test_a_first_line_that_is_a_row(folder):
     """The columns are named by the recipe, so that only the others look strange."""
     (folder / "train.tsv").write_text("text\tlabel\tI never said that it was you\nb\tcalm\tno\nc\tloud\tyes\n")

@@ -1,5 +1,6 @@
 """Files that hold no labelled rows: what is said of each, and where in the file."""
 
+import gzip
 import os
 
 import pytest
@@ -112,7 +113,7 @@ def test_json_that_python_cannot_hold_is_refused(put, name, content):
     "raw, line, byte",
     [
         (b"text,label\na,b\ncaf\xe9,b\n", 3, "0xe9"),
-        (b"\xff\xfet\0e\0", 1, "0xff"),
+        (b"\xfft\0e\0", 1, "0xff"),
         (b"text,label\n\xc3", 2, "0xc3"),
     ],
 )
@@ -123,6 +124,20 @@ def test_text_that_is_not_utf_8_has_its_line(put, start, raw, line, byte):
     assert error.message == f"{path}, line {line}: not utf-8"
     assert byte in error.cause
     assert "data.encoding" in error.hint
+
+
+@pytest.mark.parametrize(
+    "raw, cause, hint",
+    [
+        ("text,label\na,b\n".encode("utf-16"), "it begins as UTF-16 does", "data.encoding=utf-16"),
+        (gzip.compress(b"text,label\na,b\n", mtime=0), "it is compressed, by gzip", "gunzip"),
+        (b"PK\x03\x04\x14\0\xff\xff", "it is a zip archive, as .xlsx files are", "csv"),
+    ],
+)
+def test_what_is_no_text_of_bytes_is_told(put, raw, cause, hint):
+    error = refused(put("a.csv", raw))
+    assert error.cause == cause
+    assert hint in error.hint
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "", "hex", "rot13", "a\0b", "undefined", "é"])

@@ -124,6 +124,12 @@ def test_dollars_are_hours_saved_at_the_price(tmp_path, said, per_hour):
     assert found.price.per_hour == per_hour
 
 
+@pytest.mark.parametrize("said", [["trn1.2xlarge=1", "trn2.48xlarge=2"], ["1", "trn1.2xlarge=2"], ["1e308"]])
+def test_one_price_is_counted_with(said):
+    with pytest.raises(UsageError, match="--price"):
+        machine(read(said))
+
+
 @pytest.mark.feature("D4")
 def test_this_machines_price_is_for_the_runs_on_its_type_alone(tmp_path, command, monkeypatch):
     """A home on a network file system has the runs of other machines, too."""

@@ -93,6 +93,8 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch):
     ("labels", "said"),
     [
         ([[0, 1, 0]], "train row 1 has a class twice: 0, 1, 0"),
+        (["[1 2]"], r"train row 1: the labels '\[1 2\]' are written with spaces between them"),
+        (["['joy' 'love']"], "are written with spaces between them"),
         ([["joy", ["love"]]], "train row 1: the labels are not a list of classes"),
         ([["joy"], ["sorrow"]], "train row 2: unknown label 'sorrow'"),
         ([[], ""], "no row of the training data has a label"),
