@@ -118,7 +118,12 @@ def preview(recipe: Recipe) -> Preview | None:
             for place, row in enumerate(head, start=1):
                 number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")
     whole = any(split.exact and split.looked_at == split.rows for split in splits if split.name == "train")
-    doubts = [*_odd_labels(labels), *_unknown_labels(recipe, said, whole=whole), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
+    doubts = [
+        *_odd_labels(labels),
+        *_unknown_labels(recipe, said, whole=whole),
+        *_odd_header(found, read, have, labels),
+        *_leaks(heads, read),
+    ]
     doubts += _odd_texts(recipe, columns, train)
     return Preview(
         splits=tuple(splits),

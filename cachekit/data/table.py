@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain, repeat
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -176,9 +176,7 @@ def _row(width: int, place: int, delimiter: str) -> re.Pattern[str]:
     """A row, of which the group is the value of one column, which has one line."""
     mark = re.escape(delimiter)
     value, field = (rf'(?:"[^"{end}]*(?:""[^"{end}]*)*"|[^"{mark}\n]*)' for end in ("\\n", ""))
-    return re.compile(
-        rf"^(?:{field}{mark}){{{place}}}({value})(?:{mark}{field}){{{width - 1 - place}}}$", re.MULTILINE
-    )
+    return re.compile(rf"^(?:{field}{mark}){{{place}}}({value})(?:{mark}{field}){{{width - 1 - place}}}$", re.MULTILINE)
 
 
 def _sniff(header: str, wanted: Sequence[str], suffix: str) -> str:

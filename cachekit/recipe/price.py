@@ -21,7 +21,6 @@ from cachekit.recipe import architecture, zoo
 from cachekit.recipe.ingredients import described, sizes
 from cachekit.recipe.variant import Variant
 
-
 _MOST = 1e6  # dollars an hour: more than any machine costs
 
 
