@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from functools import cache
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,7 @@ class Table:
         return DataError(f"{self._path}, line {first}: {said}", cause=cause, hint=hint)
 
     def _column(self, place: int) -> Iterator[Iterable[str]]:
-        """The values of one column, those of some thousands of rows at once, in two thirds of the time that csv takes.
+        """The values of one column, those of some thousands of rows at once, in half of the time that csv takes.
 
         From where the table is written in another way than most are, csv reads it.
         """
@@ -119,7 +121,7 @@ class Table:
                 rest = whole + rest
                 break
             yield values
-            line += whole.count("\n") if '"' in whole else len(values)
+            line += whole.count("\n")
         lines = chain.from_iterable(io.StringIO(text, newline="") for text in chain([rest], blocks))
         reader = csv.reader(chain(lines, _END), delimiter=self._delimiter)
         yield map(itemgetter(place), self._rows(reader, line))
@@ -139,30 +141,42 @@ def _values(text: str, width: int, place: int, delimiter: str) -> list[str] | No
     """The values of one column of rows; None where csv must read these.
 
     That is so where a row has more or fewer fields; where a quote stands elsewhere than around a field or, doubled, in
-    it; where a return alone ends a line; and where a value is quoted.
+    it; where a return alone ends a line; and where a value has several lines.
     """
     if "\0" in text or len(text) > LONGEST_FIELD or ("\r" in text and text.count("\r") != text.count("\r\n")):
         return None
-    parts = ("\n" + text if text.endswith("\n") else f"\n{text}\n").split('"')
-    table = '"'.join(parts[::2])  # in which a quoted field is one quote: nothing is outside where a quote is doubled
-    while '""' in table:
-        table = table.replace('""', '"')
-    table = table.replace("\r\n", "\n")
-    begins, ends = (f'{delimiter}"', '\n"'), (f'"{delimiter}', '"\n')
-    if len(parts) > 1 and not sum(map(table.count, begins)) == sum(map(table.count, ends)) == table.count('"'):
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    text = text.removesuffix("\n")
+    lines = text.count("\n") + 1
+    if width == 2 and '"' not in text:  # noqa: PLR2004 - as many delimiters as lines, so that each line may have one
+        found: list[str] = _edge(delimiter, first=place == 0).findall(f"\n{text}\n")
+        if len(found) == lines == text.count(delimiter):
+            return found
+    row = _row(width, place, delimiter)
+    found = row.findall(text)
+    # Where each line is a row, nothing was passed over; else there must be no more than line ends beside the rows.
+    if len(found) != lines and row.sub("", text).strip("\n"):
         return None
-    spread = table[:-1].replace("\n", f"{delimiter}\n")
-    cells = spread.split(delimiter)[1:]
-    starts = cells[::width]
-    # There are as many rows as line ends, and each begins behind one.
-    if len(cells) != width * len(starts) or len(spread) != len(table) - 1 + len(starts):
-        return None
-    if not all(map(str.startswith, starts, repeat("\n"))):
-        return None
-    if place == 0:
-        cells[::width] = [cell[1:] for cell in starts]
-    found = cells[place::width]
-    return None if '"' in found else found
+    if '"' in text:
+        plain = {value: value[1:-1].replace('""', '"') if value[:1] == '"' else value for value in set(found)}
+        return list(map(plain.__getitem__, found))
+    return found
+
+
+@cache
+def _edge(delimiter: str, *, first: bool) -> re.Pattern[str]:
+    """The first or the last value of a line without quotes; fast, as it begins with a character that is looked for."""
+    value, mark = f"([^{re.escape(delimiter)}\n]*)", re.escape(delimiter)
+    return re.compile(f"\n{value}{mark}" if first else f"{mark}{value}\n")
+
+
+@cache
+def _row(width: int, place: int, delimiter: str) -> re.Pattern[str]:
+    """A row, of which the group is the value of one column, which has one line."""
+    mark = re.escape(delimiter)
+    value, field = (rf'(?:"[^"{end}]*(?:""[^"{end}]*)*"|[^"{mark}\n]*)' for end in ("\\n", ""))
+    return re.compile(rf"^(?:{field}{mark}){{{place}}}({value})(?:{mark}{field}){{{width - 1 - place}}}$", re.MULTILINE)
 
 
 def _sniff(header: str, wanted: Sequence[str], suffix: str) -> str:

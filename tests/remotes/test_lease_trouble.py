@@ -177,3 +177,11 @@ def test_a_lease_that_asks_for_ever(swapped, key, wanting):
     write(swapped, lease_path(key), json.dumps({**document, "seconds": 1e12}).encode(), ABSENT)
     with wanting(swapped, wait=100.0) as lease:
         assert lease.held
+
+
+@pytest.mark.feature("C2")
+def test_who_asks_beside_others_is_believed_for_longer_than_all_take_to_settle(key, wanting):
+    """With a shorter lease, each would take the others for dead while it waits, and compile."""
+    remote = MemoryRemote(compares=False)
+    with wanting(remote, seconds=1.0, settle=2.0):
+        assert [one["seconds"] for one in holders(remote, key)] == [6.0]

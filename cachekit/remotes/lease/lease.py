@@ -94,6 +94,8 @@ def lease(
     Raises:
         WaitedTooLongError: Somebody else holds it, and the deadline passed.
     """
+    # Who asks beside others stays silent until all have settled, and must not count as dead meanwhile.
+    seconds = seconds if remote.compares else max(seconds, 3 * settle)
     wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock, crowded)
     mine = Lease[T](wanted, rarely)
     poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
