@@ -1,14 +1,17 @@
 """What tests of a remote's index share: remotes of each kind, and what an index on one says."""
 
+import threading
+
 import pytest
 from msgspec import structs
 
 from cachekit.remotes import index, layout
 from cachekit.remotes.port import Commit, Write
+from cachekit.remotes.push import push
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.test_nearest import made_from
-from tests.support.standins import Watched
+from tests.support.standins import Watched, publish
 
 
 @pytest.fixture(params=KINDS)
@@ -65,3 +68,19 @@ def plant(storage, document):
     _, token = index.read(storage, storage.revision())
     write = Write(layout.INDEX, document, token)
     storage.commit(Commit(f"cachekit: x [{'a' * 12}]", writes=[write]), storage.revision())
+
+
+def push_side_by_side(folder, shared, made):
+    """Four threads, with a home each, push a fourth of some records each."""
+
+    def work(number):
+        member = Watched(folder / f"home-{number}", shared=[(shared, "rw")])
+        for one in made[number::4]:
+            (done,) = push(member.store, member.session.remotes, [publish(member.store, one)])
+            assert done.error is None
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

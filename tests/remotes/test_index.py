@@ -23,7 +23,19 @@ from cachekit.remotes.survey import Budget, Survey
 from cachekit.verbs.coverage import coverage_of_all
 from cachekit.verbs.hub import contents
 from cachekit.verbs.why import with_nearest
-from tests.remotes.index_cases import bucket, firsts, keys, make, memory, near_one, plant, there, wanted, yesterday  # noqa: F401 - fixtures
+from tests.remotes.index_cases import (  # noqa: F401 - fixtures
+    bucket,
+    firsts,
+    keys,
+    make,
+    memory,
+    near_one,
+    plant,
+    push_side_by_side,
+    there,
+    wanted,
+    yesterday,
+)
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import serve, title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, names, others, wish
@@ -271,18 +283,7 @@ def test_what_is_written_is_what_was_known(wanted):
 def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory, bucket, kind):
     """Threads here; processes with homes of their own in `test_sharing_campaign`."""
     made, shared = others(wanted, 12), memory if kind == "memory" else bucket()
-
-    def work(number):
-        member = Watched(tmp_path / f"home-{number}", shared=[(shared, "rw")])
-        for one in made[number::4]:
-            (done,) = push(member.store, member.session.remotes, [publish(member.store, one)])
-            assert done.error is None
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
     assert there(shared).after(shared.latest()) or there(shared).speaks_for_all(shared)
 

@@ -1,7 +1,5 @@
 """The index of an object store: a long one lies in two documents, and who asks lists the records once a day."""
 
-import threading
-
 import pytest
 from msgspec import structs
 
@@ -10,13 +8,13 @@ from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.nearest import search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.remotes.port import Commit, Write
-from cachekit.remotes.push import push
 from tests.remotes.index_cases import (  # noqa: F401 - fixtures
     bucket,
     firsts,
     keys,
     near_one,
     plant,
+    push_side_by_side,
     there,
     wanted,
     yesterday,
@@ -24,7 +22,7 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
 from tests.remotes.watched_storages import Counted
-from tests.support.standins import Watched, publish
+from tests.support.standins import Watched
 
 
 @pytest.mark.feature("R7")
@@ -126,16 +124,5 @@ def test_older_rows_that_are_renewed_between_two_questions_are_asked_for_again(t
 def test_many_that_push_at_once_to_a_long_index_lose_nothing(tmp_path, wanted, bucket, monkeypatch):
     monkeypatch.setattr(derived, "SHORT", 1100)
     made, shared = others(wanted, 12), bucket()
-
-    def work(number):
-        member = Watched(tmp_path / f"home-{number}", shared=[(shared, "rw")])
-        for one in made[number::4]:
-            (done,) = push(member.store, member.session.remotes, [publish(member.store, one)])
-            assert done.error is None
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
