@@ -10,38 +10,22 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-from functools import partial
 
 from cachekit import process
 from cachekit.cli import stop
-from cachekit.remotes.hub import HubStorage
 from cachekit.verbs.warm import warm
 from tests.remotes.sharing_worker import note
-from tests.remotes.storage_makers.hub import LIMITS
 from tests.support import forked
 from tests.support.standins import StandIn, Watched, recipe
 
 FRESH = multiprocessing.get_context("forkserver")
 
 
-def travelling(make):
-    """What opens a remote in another process."""
-    hub = getattr(make, "hub", None)
-    return partial(_open_hub, make.repo.name, hub.endpoint, hub.token) if hub else make
-
-
-def _open_hub(repo, endpoint, token):
-    import huggingface_hub.constants
-
-    huggingface_hub.constants.HF_HUB_OFFLINE = False
-    return HubStorage(repo, endpoint=endpoint, token=token, limits=LIMITS)
-
-
 def begun(make, home, log, *, batch, delay, lease):
     """Begin a machine that warms the recipe of this batch size; see `sharing_worker.note` for what it leaves.
 
     Args:
-        make: Opens the remote; see `travelling`.
+        make: Opens the remote.
         home: Of its store.
         log: Where each compile is noted.
         batch: Another one is another key.

@@ -7,12 +7,10 @@ import hashlib
 import importlib
 import multiprocessing
 import os
-import pickle
 import pkgutil
 import random
 import time
 import uuid
-import warnings
 
 from cachekit.errors import BusyError, ConflictError, UncertainError
 from cachekit.remotes.patience import Patience, patient
@@ -36,16 +34,13 @@ def serve(kind, folder):
 
 
 def started(make, work, *arguments):
-    """A process that runs `work(make, *arguments)`: a fresh one where `make` can travel, a fork of this one else."""
-    try:
-        pickle.dumps(make)
-        method = "spawn"
-    except (pickle.PicklingError, AttributeError, TypeError):
-        method = "fork"
-    process = multiprocessing.get_context(method).Process(target=work, args=(make, *arguments), daemon=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of newer Pythons: a fork of a process with threads
-        process.start()
+    """A fresh process that runs `work(make, *arguments)`.
+
+    Never a fork of this one, whose threads serve remotes: a lock that one of them holds, getaddrinfo's say, stays held
+    in the fork for ever.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(make, *arguments), daemon=True)
+    process.start()
     return process
 
 
