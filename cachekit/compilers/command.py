@@ -195,9 +195,7 @@ def _module_files(module: str, roots: Sequence[Path]) -> dict[str, Path]:
 # Arguments
 
 
-def _arguments(
-    words: Sequence[str], left: frozenset[str], cwd: Path, program: str = ""
-) -> tuple[list[str], list[str]]:
+def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path, program: str = "") -> tuple[list[str], list[str]]:
     """The words that count, in order and without secrets, and the names of those that were left out."""
     words = without_taken([program, *words], HIDDEN)[1:]
     kept: list[str] = []
