@@ -107,7 +107,8 @@ def publish(
             done = Published(todo, revision, attempt)
             sends = clock.now()
             try:
-                if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
+                before = [] if _fits(storage, todo) else todo.files
+                if not (dry_run or _upload(storage, before, revision, tell, compared.taken)):
                     continue
             finally:  # others commit meanwhile: however long it took, there is time for the races that follow
                 began += clock.now() - sends
@@ -128,8 +129,9 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if not together:
-                    done = structs.replace(done, derived=_add_rows(storage, todo, mark, left, clock))
+                if not together or more.due:
+                    rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
+                    done = structs.replace(done, derived=(*done.derived, *rows))
             _keep_copies(storage, todo, writes)
             return structs.replace(done, revision=made)
         except ConflictError as error:
@@ -209,19 +211,33 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _add_rows(storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock) -> tuple[str, ...]:
-    """Add records that are there to the index, in races with others until one is won; the paths of what was written."""
-    began = clock.now()
+def _fits(storage: Storage, todo: Draft) -> bool:
+    """Whether the files that are missing are sent with the change that names them."""
+    return not todo.lying and sum(file.size for file in todo.files) <= storage.joins
+
+
+def _add_rows(
+    storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock, *, renews: bool
+) -> tuple[str, ...]:
+    """Add records that are there to the index, in races with others until one is won, and renew it where it is due.
+
+    Returns:
+        The paths of what was written.
+    """
+    began, written = clock.now(), tuple[str, ...]()
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
-                more = derived(storage, todo, "", mark)
+                more = derived(storage, todo, "", mark, renews=renews)
                 if more.writes:
                     storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
-                return tuple(write.path for write in more.writes)
+                written += tuple(write.path for write in more.writes)
+                if renews or not more.due:
+                    break
+                renews = True
             except (ConflictError, BusyError, UncertainError) as error:
                 pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
                 if pause is None:
                     break
                 clock.sleep(pause)
-    return ()
+    return written
