@@ -98,11 +98,9 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
         return Derived()
     recent = _sound(there)
     named = _named(storage, revision) if not dry_run else {}
-    if there.older and (added := _added(storage, todo, revision, recent, mark, named=named)) is not None:
-        row, due = added
-        if not (renews and due):
-            writes = [Write(layout.INDEX, row, token)] if row else []
-            return Derived((*writes, *_names(storage, todo, there, named)), due=due)
+    added = _added(storage, todo, revision, recent, mark, token=token, named=named) if there.older else None
+    if added is not None and not (renews and added.due):
+        return added
     whole = index.whole(storage, revision, recent)
     known = _sound(whole) if whole is not None else RemoteIndex()
     if not (dry_run or known.speaks_for_all(storage)):
@@ -121,12 +119,18 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
 
 
 def _added(
-    storage: Storage, todo: Draft, revision: str, recent: RemoteIndex, mark: str, *, named: Mapping[str, str]
-) -> tuple[bytes, bool] | None:
+    storage: Storage,
+    todo: Draft,
+    revision: str,
+    recent: RemoteIndex,
+    mark: str,
+    *,
+    token: str,
+    named: Mapping[str, str],
+) -> Derived | None:
     """The short document of an index in two, with what is new, which takes a moment however many records there are.
 
-    Returns:
-        The document, empty where nothing is new; and whether the index is due. None where its older rows are gone.
+    None where the older rows are gone.
     """
     known: RemoteIndex | None = recent
     if todo.same or not all(short in recent.paths for short in named.values()):
@@ -135,8 +139,9 @@ def _added(
         return None
     renewed = recent.with_([*_lost(storage, revision, known, named), *_fresh(todo, known)])
     document = index.encode(structs.replace(renewed, change=mark))
+    writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
     due = len(document) > SHORT or not recent.speaks_for_all(storage)
-    return document if renewed is not recent else b"", due
+    return Derived((*writes, *_names(storage, todo, known, named)), due=due)
 
 
 def _named(storage: Storage, revision: str) -> dict[str, str]:

@@ -166,7 +166,7 @@ class BucketStorage(Storage):
         self._sent.update((file.path, file.sha256) for file in files)
 
     def commit(self, change: Commit, revision: str) -> str:
-        """A look, where the last one is not fresh, and one request for all documents, in their order after few files."""
+        """A look, unless the last one is fresh; and one request for all documents, in their order, after few files."""
         check([write.path for write in change.writes])
         files = [file for file in change.files if (file.path, file.sha256) not in self._sent]
         if sum(file.size for file in files) > self.joins:
