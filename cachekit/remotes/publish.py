@@ -24,6 +24,7 @@ from cachekit.text import duration
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
 FAILS = 3  # changes that may fail without a race: one bad answer leaves nothing pending
+RENEWAL = 30.0  # seconds after which a renewal of the index is left to the next push
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -228,9 +229,10 @@ def _add_rows(
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
-                more = derived(storage, todo, "", mark, renews=renews)
-                if more.writes:
-                    storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
+                with calls.ending(RENEWAL if renews else seconds):
+                    more = derived(storage, todo, "", mark, renews=renews)
+                    if more.writes:
+                        storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
                 written += tuple(write.path for write in more.writes)
                 if renews or not more.due:
                     break
