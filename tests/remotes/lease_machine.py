@@ -1,63 +1,34 @@
-"""A machine of a team in a process and a home of its own, which wants one key and may be killed at any moment.
-
-The processes come from the server that commands are forked from, see `tests.support.forked`: there is one in a test's
-process. So each has none of the test's threads, locks or connections, and imports the Hub's client, which reads
-variables as it is imported, itself.
-"""
+"""A machine of a team in a process and a home of its own, which wants one key and may be killed at any moment."""
 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
-from functools import partial
 
 from cachekit import process
 from cachekit.cli import stop
-from cachekit.remotes.hub import HubStorage
 from cachekit.verbs.warm import warm
 from tests.remotes.sharing_worker import note
-from tests.remotes.storage_makers.hub import LIMITS
-from tests.support import forked
+from tests.remotes.storage_processes import started
 from tests.support.standins import StandIn, Watched, recipe
-
-FRESH = multiprocessing.get_context("forkserver")
-
-
-def travelling(make):
-    """What opens a remote in another process."""
-    hub = getattr(make, "hub", None)
-    return partial(_open_hub, make.repo.name, hub.endpoint, hub.token) if hub else make
-
-
-def _open_hub(repo, endpoint, token):
-    import huggingface_hub.constants
-
-    huggingface_hub.constants.HF_HUB_OFFLINE = False
-    return HubStorage(repo, endpoint=endpoint, token=token, limits=LIMITS)
 
 
 def begun(make, home, log, *, batch, delay, lease):
     """Begin a machine that warms the recipe of this batch size; see `sharing_worker.note` for what it leaves.
 
     Args:
-        make: Opens the remote; see `travelling`.
+        make: Opens the remote.
         home: Of its store.
         log: Where each compile is noted.
         batch: Another one is another key.
         delay: Seconds that a graph takes to compile; there are two.
         lease: Seconds of a lease.
     """
-    environ = {**os.environ, "STANDIN_LOG": str(log), "STANDIN_DELAY": str(delay)}
-    forked.ready()
-    machine = FRESH.Process(target=_machine, args=(make, home, environ, batch, lease), daemon=True)
-    machine.start()
-    return machine
+    return started(make, _machine, home, {"STANDIN_LOG": str(log), "STANDIN_DELAY": str(delay)}, batch, lease)
 
 
-def _machine(make, home, environ, batch, lease):
-    os.environ.clear()
-    os.environ.update(environ)
+def _machine(make, home, variables, batch, lease):
+    os.environ.update(variables)
     stop.listen()
     # A machine whose processes the others cannot see. A lease with a name longer than 64 characters cannot be read.
     process.namespace = lambda: home.name

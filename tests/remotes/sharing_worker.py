@@ -10,7 +10,6 @@ import json
 import os
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import structs
@@ -20,21 +19,9 @@ from cachekit.remotes import layout
 from cachekit.remotes.push import push
 from cachekit.values import builtins
 from cachekit.verbs.warm import warm
-from tests.remotes.storage_processes import serve
 from tests.support.standins import StandIn, Watched, find, make_record, publish, recipe, served
 
 LEASE = 2.0
-
-
-@contextmanager
-def serving(kind, folder):
-    """As `serve`; processes that use it are forks of this one, where the client's threads live through that."""
-    with serve(kind, folder) as make:
-
-        def forked():
-            return make()
-
-        yield forked if kind in {"folder", "bucket"} else make
 
 
 def entry(number, size=6000):

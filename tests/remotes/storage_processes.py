@@ -7,18 +7,18 @@ import hashlib
 import importlib
 import multiprocessing
 import os
-import pickle
 import pkgutil
 import random
 import time
 import uuid
-import warnings
 
 from cachekit.errors import BusyError, ConflictError, UncertainError
 from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import ABSENT, Commit, Upload, Write
 from tests.remotes import storage_makers
+from tests.support import forked
 
+FRESH = multiprocessing.get_context("forkserver")
 # The real Hub only for people who ask for it.
 EVERY = sorted(
     module.name
@@ -36,17 +36,22 @@ def serve(kind, folder):
 
 
 def started(make, work, *arguments):
-    """A process that runs `work(make, *arguments)`: a fresh one where `make` can travel, a fork of this one else."""
-    try:
-        pickle.dumps(make)
-        method = "spawn"
-    except (pickle.PicklingError, AttributeError, TypeError):
-        method = "fork"
-    process = multiprocessing.get_context(method).Process(target=work, args=(make, *arguments), daemon=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of newer Pythons: a fork of a process with threads
-        process.start()
+    """A fresh process that runs `work(make, *arguments)` in the environment of this one.
+
+    Never a fork of this one, whose threads serve remotes: a lock that one of them holds, getaddrinfo's say, stays held
+    in the fork for ever. It comes from the server that commands are forked from, see `tests.support.forked`, and
+    imports the Hub's client, which reads variables as it is imported, itself.
+    """
+    forked.ready()
+    process = FRESH.Process(target=_begin, args=(dict(os.environ), work, make, *arguments), daemon=True)
+    process.start()
     return process
+
+
+def _begin(environ, work, make, *arguments):
+    os.environ.clear()
+    os.environ.update(environ)
+    work(make, *arguments)
 
 
 @contextlib.contextmanager

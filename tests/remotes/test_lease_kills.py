@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.remotes.lease_machine import begun, travelling
+from tests.remotes.lease_machine import begun
 from tests.remotes.sharing_worker import told_by
 from tests.remotes.storage_processes import ending, serve
 from tests.support.processes import until
@@ -112,7 +112,7 @@ def campaign(kind, folder, *, kills, lease, seed):
     dice, killed, gaps, number = random.Random(seed), 0, [], 0
     with serve(kind, folder / "server") as make:
         while killed < kills:
-            race = Race(travelling(make), folder, number, lease, dice)
+            race = Race(make, folder, number, lease, dice)
             race.run(min(dice.randint(2, 6), kills - killed))
             killed, number, gaps = killed + race.killed, number + 1, [*gaps, *race.gaps]
     return gaps

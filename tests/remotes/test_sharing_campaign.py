@@ -15,18 +15,17 @@ from tests.remotes.sharing_worker import (
     pull_entries,
     push_at_once,
     push_entries,
-    serving,
     told_by,
     visible,
     warm_one,
 )
-from tests.remotes.storage_processes import KINDS, ending, started
+from tests.remotes.storage_processes import KINDS, ending, serve, started
 from tests.support.processes import until
 from tests.support.standins import StandIn, Watched, compiles, module_files
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 # On the other remotes each process is a fresh one, with a client to load: that takes its time.
-# In a process of their own: each forks many, and a process with PyTorch in it forks slowly.
+
 pytestmark = pytest.mark.campaign
 EACH = [pytest.param(kind, marks=[] if kind in {"hub", "s3"} else pytest.mark.slow) for kind in ALL]
 SHARE = 50  # entries of a pusher
@@ -34,7 +33,7 @@ SHARE = 50  # entries of a pusher
 
 @pytest.fixture(params=EACH)
 def make(request, tmp_path):
-    with serving(request.param, tmp_path / "server") as opened:
+    with serve(request.param, tmp_path / "server") as opened:
         yield opened
 
 
@@ -95,7 +94,7 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
 def test_the_index_has_what_hundreds_push_at_once(tmp_path, processes, each):
     """A push of one record each, all at the same moment, on a Hub that takes one commit after the other."""
     numbers = range(processes * each)
-    with serving("hub", tmp_path / "server") as make:
+    with serve("hub", tmp_path / "server") as make:
         shares = [list(numbers[n::processes]) for n in range(processes)]
         homes = [tmp_path / f"p{n}" for n in range(processes)]
         made = [started(make, push_at_once, home, share) for home, share in zip(homes, shares, strict=True)]
@@ -133,7 +132,7 @@ def troubled(hub, fault):
 @pytest.mark.feature("R3")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_busy_hub_loses_nothing(tmp_path, fault):
-    with serving("hub", tmp_path / "server") as make:
+    with serve("hub", tmp_path / "server") as make:
         troubled(make.hub, fault)
         numbers = pushers(make, tmp_path, 4, 2, share=4)
         make.hub.faults.clear()
@@ -167,7 +166,7 @@ def same(folder, count, log, *, at_most, without=()):
 @pytest.mark.feature("C2")
 @pytest.mark.parametrize("kind", EACH)
 def test_eight_machines_compile_once(kind, tmp_path):
-    with serving(kind, tmp_path / "server") as make:
+    with serve(kind, tmp_path / "server") as make:
         # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one.
         log, processes = fleet(make, tmp_path, 8, delay=0.3, lease=30.0)
         assert run(processes) == [0] * 8
@@ -229,7 +228,7 @@ TROUBLES = ["killed", "stopped", "cut", "clock"]
     ],
 )
 def test_somebody_takes_over(tmp_path, kind, what):
-    with serving(kind, tmp_path / "server") as make:
+    with serve(kind, tmp_path / "server") as make:
         trouble(make, tmp_path, what, 3)
 
 
@@ -237,6 +236,6 @@ def test_somebody_takes_over(tmp_path, kind, what):
 @pytest.mark.feature("C2", "C3")
 @pytest.mark.parametrize("repeat", range(200))
 def test_somebody_takes_over_two_hundred_times(tmp_path, repeat):
-    with serving(ALL[repeat % len(ALL)], tmp_path / "server") as make:
+    with serve(ALL[repeat % len(ALL)], tmp_path / "server") as make:
         what = TROUBLES[repeat // len(ALL) % len(TROUBLES)]
         trouble(make, tmp_path, what, 8, delay=random.Random(repeat).uniform(1, 2))

@@ -19,12 +19,11 @@ from tests.remotes.sharing_worker import (
     note,
     pull_entries,
     push_entries,
-    serving,
     told_by,
     visible,
     whole_or_absent,
 )
-from tests.remotes.storage_processes import KINDS, ending, started
+from tests.remotes.storage_processes import KINDS, ending, serve, started
 from tests.support.hubserver.accounts import Account
 from tests.support.places import ROOT
 from tests.support.processes import ended, until
@@ -108,7 +107,7 @@ def test_kills_at_random_moments_show_nothing_half(tmp_path, kind, rounds):
     """Two hundred and more in all; most of them must hit a process that still works."""
     rng, lived = random.Random(kind), 0
     for number in range(rounds):
-        with serving(kind, tmp_path / f"server{number}") as make:
+        with serve(kind, tmp_path / f"server{number}") as make:
             lived += killed_push(make, tmp_path / f"a{number}", rng.uniform(0, 1.0))
             lived += killed_pull(make, tmp_path / f"b{number}", rng.uniform(0, 0.6))
         for path in tmp_path.glob(f"*{number}"):
@@ -133,7 +132,7 @@ def pull_on_a_full_disk(make, home):
 
 @pytest.mark.feature("S2")
 def test_a_full_disk_in_a_pull(tmp_path):
-    with serving("folder", tmp_path / "server") as make:
+    with serve("folder", tmp_path / "server") as make:
         ended_well(started(make, push_entries, tmp_path / "ann", NUMBERS, 4, SIZE))
         home = tmp_path / "bob"
         ended_well(started(make, pull_on_a_full_disk, home))
@@ -184,7 +183,7 @@ class Machine:
 
 @pytest.fixture
 def team(tmp_path):
-    with serving("hub", tmp_path / "server") as make:
+    with serve("hub", tmp_path / "server") as make:
         make.hub.accounts.add(SECRET, Account("ann", "write", ("team",)))
         yield make
 

@@ -1,9 +1,9 @@
 """Random histories of warms, trainings, commands, failures, kills, removals, and of the same records elsewhere: what
 `stats` says, against a count that knows only the rules.
 
-The compiler is a stand-in; each of its graphs takes ten seconds. A job is a family of shapes, which decides its graphs,
-and a member, which does not: so of two members one reuses all of the other's graphs, and of two families nothing. A
-command has graphs of its own.
+The compiler is a stand-in; each of its graphs takes ten seconds. Each run is on a machine of one of several types. A
+job is a family of shapes, which decides its graphs, and a member, which does not: so of two members one reuses all of
+the other's graphs, and of two families nothing. A command has graphs of its own.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from cachekit.compilers.command import prepare_command
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.events import Journal
 from cachekit.recipe.command import read
+from cachekit.recipe.price import Price
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.layout import Layout
@@ -33,6 +34,7 @@ HISTORIES, STEPS, CHUNKS = 300, 8, 30
 WHAT = ("warm", "warm", "train", "train", "remove", "require", "fail", "kill", "command", "command", "silent")
 FAMILIES = [(2, 16), (4, 32), (8, 64)]
 MEMBERS = (8, 16)
+MACHINES = ("trn1.2xlarge", "trn2.48xlarge", "")  # nobody knows the last one
 COUNTED = (
     "runs", "failed", "unfinished", "hits", "misses", "graphs_found", "graphs_reused", "graphs_compiled",
     "recorded_seconds",
@@ -108,10 +110,12 @@ class Count:
     def __init__(self):
         self.records = {}
         self.sums = dict.fromkeys(COUNTED, 0)
+        self.machine, self.there = "", dict.fromkeys(MACHINES, 0)
 
     def add(self, **figures):
         for name, value in figures.items():
             self.sums[name] += value
+        self.there[self.machine] += figures.get("recorded_seconds", 0)
 
     def warm(self, family, member, graphs):
         have = self.records.get((family, member))
@@ -171,10 +175,10 @@ def play(home, output, chance):
     layout, counted = Layout(home), Count()
 
     def run(action, family, member, graphs, **options):
-        a_run(home, action, job(family, member), graphs, **options)
+        a_run(home, action, job(family, member), graphs, instance=counted.machine, **options)
 
     def command(family, graphs, word="true"):
-        journal = Journal(layout.journal, "run")
+        journal = Journal(layout.journal, "run", instance=counted.machine)
         watched = Watched(home, journal=journal, compiler=Commands(graphs=graphs, salt=f"{family}"))
         said = read([word, str(family)])
         run_command(watched.session, prepare_command(said, watched.compiler), said)
@@ -182,7 +186,7 @@ def play(home, output, chance):
 
     for _ in range(STEPS):
         family, member, graphs = chance.choice(FAMILIES), chance.choice(MEMBERS), chance.choice((2, 3))
-        what = chance.choice(WHAT)
+        what, counted.machine = chance.choice(WHAT), chance.choice(MACHINES)
         if what == "warm":
             counted.warm(family, member, graphs)
             run(warm, family, member, graphs)
@@ -212,8 +216,8 @@ def play(home, output, chance):
     return layout, counted
 
 
-def a_run(home, action, wanted, graphs, *, launcher=None, shared=(), **options):
-    journal = Journal(Layout(home).journal, action.__name__)
+def a_run(home, action, wanted, graphs, *, instance="", launcher=None, shared=(), **options):
+    journal = Journal(Layout(home).journal, action.__name__, instance=instance)
     watched = Watched(home, journal=journal, compiler=StandIn(graphs=graphs), shared=shared)
     session = structs.replace(watched.session, launcher=launcher) if launcher else watched.session
     try:
@@ -245,6 +249,19 @@ def elsewhere(layout, counted, folder, chance):
     return Layout(folder / "home"), there
 
 
+def check_dollars(layout, counted):
+    """A dollar a second, of a machine of one type: what getting took there is measured, and in all it is known."""
+    took = stats(layout).total.retrieval_seconds
+    left = took
+    for name in filter(None, MACHINES):
+        saved = stats(layout, price=Price(3600, "USD", name, "somebody"), every=False).total.saved_dollars
+        left -= counted.there[name] - saved
+        assert saved <= counted.there[name] + 0.01
+    assert 0 <= left + 0.03 <= took + 0.06
+    everywhere = stats(layout, price=Price(3600, "USD", "", "somebody")).total
+    assert everywhere.saved_dollars == pytest.approx(everywhere.saved_seconds, abs=0.01)
+
+
 @pytest.fixture(autouse=True)
 def _graphs_carry_their_seconds(monkeypatch):
     monkeypatch.setenv("STANDIN_CARRIES", "1")
@@ -261,6 +278,7 @@ def test_every_figure_is_what_an_independent_count_comes_to(tmp_path, chunk):
         total = stats(layout).total
         assert {name: getattr(total, name) for name in COUNTED} == counted.sums, f"history {seed}"
         assert total.saved_seconds == pytest.approx(total.recorded_seconds - total.retrieval_seconds, abs=0.002)
+        check_dollars(layout, counted)
         assert check(layout).error() is None, f"history {seed}"
         if number % 3:
             continue

@@ -77,7 +77,7 @@ SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_T
 # One of ours: the folder where a user's own command leaves its counters. Read by `hook/` only. Without INDUCTOR, TORCH
 # or TRITON in its name: torch writes such variables into the graphs (`_dynamo/debug_utils.py`).
 REPORTS = "CACHEKIT_REPORTS"
-# Likewise: the command was given graphs, so that finding them saves what compiling them took.
+# Likewise: when the command was given graphs, in nanoseconds: finding one that lay there saves what compiling it took.
 RESTORED = "CACHEKIT_RESTORED"
 # Ingredients that Inductor's key lacks (the C++ compiler), that a variable may bring past it, or that change all keys.
 FOREIGN = (

@@ -229,23 +229,28 @@ def ungraphed(counters: Mapping[str, Mapping[str, int]]) -> str:
     return said
 
 
-def time_found(counters: Any) -> None:
+def time_found(counters: Any, since: int = 0) -> dict[str, int]:
     """Have Inductor add up what compiling took of each graph that it finds, as its pickle carries it.
 
-    Only of those that lay there when this process began, each once: what it compiles itself, and finds again, spared
-    nothing, nor does a graph that it finds a second time, as it does when it compiles the same code again.
+    Only of those that lay there before, each once: what it compiles itself, and finds again, spared nothing, nor does a
+    graph that it finds a second time, as it does when it compiles the same code again.
 
     Args:
         counters: Gives torch's counters: `torch._dynamo.utils.counters`.
+        since: Before what: the clock's nanoseconds; by default, when Inductor was loaded.
+
+    Returns:
+        Microseconds by graph, to which this adds as graphs are found.
     """
     name = "load_with_key"  # FxGraphCache.load_with_key(key, ...) -> graph or None, information [torch 2.13]
+    found: dict[str, int] = {}
 
     def add(codecache: Any) -> None:
         cache = getattr(codecache, "FxGraphCache", None)
         original = getattr(cache, name, None)
         if cache is None or original is None or getattr(original, "times", False):
             return
-        began = time.time_ns()
+        began = since or time.time_ns()
         known: set[tuple[str, int]] = set()  # a key may have several graphs, which no two take the same nanoseconds
         missed: set[str] = set()
 
@@ -261,12 +266,15 @@ def time_found(counters: Any) -> None:
                 known.add((key, took))
                 numbers[_AGAIN] += again
                 numbers[_FOUND] += took // 1000 if lay_there and not again else 0
+                if lay_there and not again:
+                    found[f"{key} {took}"] = took // 1000
             return graph, information
 
         load_with_key.times = True  # type: ignore[attr-defined]
         cache.load_with_key = staticmethod(load_with_key)
 
     after("torch._inductor.codecache", add)
+    return found
 
 
 class _Account(dict[str, float]):

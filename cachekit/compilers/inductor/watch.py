@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,9 @@ from cachekit.compilers.inductor import facts
 from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch, not_warm
 from cachekit.compilers.tree import AccessTimes
 from cachekit.store.layout import temporary_folder
+
+# From when to when a process ran, in seconds, and what compiling took of the graphs that it found, in microseconds.
+_Life = tuple[float, float, Mapping[str, int]]
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
 
@@ -99,7 +105,7 @@ class CommandWatch(Watch):
                 **{name: value for name, value in facts.FORCED.items() if name not in facts.OWN},
                 **_places(run),
                 facts.REPORTS: str(self._reports),
-                facts.RESTORED: "1" if run.restored else None,
+                facts.RESTORED: str(time.time_ns()) if run.restored else None,
                 "PYTHONPATH": os.pathsep.join(path),
             }
         )
@@ -113,7 +119,7 @@ class CommandWatch(Watch):
         """A process that was killed may have left no counters: then its finished graphs are counted."""
         found = compiled = 0
         spans: list[tuple[float, float]] = []
-        carried = None
+        lives: list[_Life] = []
         notes: dict[str, None] = {}  # of several ranks the same
         reports = sorted(self._reports.glob("*.json"))
         for path in reports:
@@ -122,11 +128,12 @@ class CommandWatch(Watch):
                 found, compiled = found + int(numbers["found"]), compiled + int(numbers["compiled"])
                 spans += [(float(start), float(end)) for start, end in numbers["spans"]]
                 notes |= {str(numbers["note"]): None} if numbers.get("note") else {}
-                if "found_ms" in numbers:  # ranks find at the same time
-                    carried = max(carried or 0.0, int(numbers["found_ms"]) / 1000)
+                if "found_ms" in numbers:
+                    lives.append((*map(float, numbers["lived"]), numbers["graphs"]))
         compiled = max(compiled, self._count() - self._graphs)
         if found or compiled:
             notes = {}
+        carried = _in_turn(lives) if lives else None
         return Observed(
             found, compiled, _covered(spans), notes=tuple(notes), exact=bool(reports), found_seconds=carried
         )
@@ -150,3 +157,18 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
         seconds += max(end - max(start, last), 0.0)
         last = max(last, end)
     return round(seconds, 3)
+
+
+def _in_turn(lives: Iterable[_Life]) -> float:
+    """The seconds of compiling that several processes found: of those that ran at once, what one of them found.
+
+    A graph that several found counts once, as the first would have compiled it for the others. Of all processes it is
+    those of which each began when the one before had ended, so chosen that they come to the most.
+    """
+    known: set[str] = set()
+    sums: list[tuple[float, float]] = [(-math.inf, 0.0)]  # when a process ended, and what came up to then
+    for began, ended, graphs in sorted(lives, key=itemgetter(0)):
+        fresh = sum(took for graph, took in graphs.items() if graph not in known)
+        known |= graphs.keys()
+        sums.append((ended, max(so_far for end, so_far in sums if end <= began) + fresh / 1e6))
+    return max(so_far for _, so_far in sums)

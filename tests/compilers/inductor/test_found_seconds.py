@@ -41,8 +41,12 @@ def test_a_graph_that_is_found_twice_saved_its_seconds_once(tmp_path, monkeypatc
 
 
 @pytest.mark.feature("D3")
-def test_a_graph_that_is_found_twice_or_compiled_here_is_found_once_or_not(tmp_path, monkeypatch):
-    """torch 2.13 counts each time that `load_with_key` finds something."""
+@pytest.mark.parametrize(("clock", "since"), [(NS, {}), (3 * NS, {"since": NS})])
+def test_a_graph_that_is_found_twice_or_compiled_here_is_found_once_or_not(monkeypatch, clock, since):
+    """torch 2.13 counts each time that `load_with_key` finds something.
+
+    What an earlier process of the same command compiled, `d` of the second case, was not there before.
+    """
     found = iter([("a", 20 * NS), ("a", 20 * NS), ("c", None), ("c", 3 * NS), ("d", 4 * NS)])
     counters = defaultdict(Counter)
     ages = {"a": 0, "c": 2 * NS, "d": 2 * NS}
@@ -62,9 +66,10 @@ def test_a_graph_that_is_found_twice_or_compiled_here_is_found_once_or_not(tmp_p
     module.FxGraphCache = Cache
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(portable, "Path", lambda age: SimpleNamespace(stat=lambda: age))
-    monkeypatch.setattr(portable.time, "time_ns", lambda: NS)
-    portable.time_found(lambda: counters)
+    monkeypatch.setattr(portable.time, "time_ns", lambda: clock)
+    listed = portable.time_found(lambda: counters, **since)
     for key in ("a", "a", "c", "c", "d"):
         Cache.load_with_key(key)
     told = portable.graphs(counters)
     assert (told["found"], told["compiled"], told["found_ms"]) == (2, 1, 20_000)
+    assert list(listed.values()) == [20_000_000]

@@ -87,9 +87,21 @@ def test_seconds_of_compiling_are_those_before_a_reset_too_and_none_of_what_is_f
 
 @pytest.mark.feature("D3")
 def test_a_command_compiled_while_any_of_its_processes_did(tmp_path):
-    watch = CommandWatch(Run(None, tmp_path / "cache", "command", False, False, False))
+    watch = CommandWatch(Run(None, tmp_path / "cache", "command", False, False, {}))
     ranks, later = ([[[10, 20], [30, 35]], [[12, 22]]], [[[50, 51]]])
     for number, spans in enumerate(ranks + later):
         told = {"found": 0, "compiled": 1, "spans": spans, "note": ""}
         (tmp_path / "reports" / f"{number}.json").write_text(json.dumps(told))
     assert watch.observed().compile_seconds == 12 + 5 + 1
+
+
+@pytest.mark.feature("D3")
+def test_processes_in_turn_saved_the_sum_and_those_at_once_what_one_of_them_did_each_graph_once(tmp_path):
+    """Two ranks, which also find a graph each of their own; then a script that finds theirs, and one of its own."""
+    watch = CommandWatch(Run(None, tmp_path / "cache", "command", False, False, {}))
+    ranks = [(10, 20, {"a": 4, "b": 2}), (11, 21, {"a": 4, "c": 1})]
+    for number, (began, ended, seconds) in enumerate([*ranks, (22, 30, {"a": 4, "d": 8})]):
+        graphs = {name: took * 1_000_000 for name, took in seconds.items()}
+        told = {"found": len(graphs), "compiled": 0, "found_ms": 1, "spans": (), "graphs": graphs}
+        (tmp_path / "reports" / f"{number}.json").write_text(json.dumps({**told, "lived": (began, ended)}))
+    assert watch.observed().found_seconds == (4 + 2) + 8

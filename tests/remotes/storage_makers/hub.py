@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 import huggingface_hub.constants
@@ -33,14 +34,28 @@ def _forget_sessions():
     getattr(_http, "close_session", None) and _http.close_session()
 
 
+class Opener:
+    """Opens a repo of a test Hub, also in a process that this object is sent to; that has no `hub` and no `repo`."""
+
+    def __init__(self, hub, repo):
+        self.hub, self.repo = hub, repo
+        self._open = partial(_opened, repo.name, hub.endpoint, hub.token)
+
+    def __call__(self):
+        return self._open()
+
+    def __reduce__(self):
+        return partial, (self._open,)
+
+
+def _opened(repo, endpoint, token):
+    """It is open in a process, too, that inherited a variable which keeps the client offline."""
+    huggingface_hub.constants.HF_HUB_OFFLINE = False
+    return HubStorage(repo, endpoint=endpoint, token=token, limits=LIMITS)
+
+
 @contextmanager
 def serve(folder):
     """A Hub with one new private repo; every remote is of that one."""
     with online(), one_hub() as hub:
-        repo = hub.repo(f"team/made-{next(NAMES)}")  # no other fixture's: all share one Hub
-
-        def make():
-            return HubStorage(repo.name, endpoint=hub.endpoint, token=hub.token, limits=LIMITS)
-
-        make.hub, make.repo = hub, repo
-        yield make
+        yield Opener(hub, hub.repo(f"team/made-{next(NAMES)}"))  # no other fixture's: all share one Hub

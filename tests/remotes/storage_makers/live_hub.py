@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,6 @@ def serve(folder):
         name = f"{api.whoami()['name']}/cachekit-test-{uuid.uuid4().hex[:8]}"
         create(name, endpoint=ENDPOINT, token=TOKEN)
         try:
-            yield lambda: HubStorage(name, endpoint=ENDPOINT, token=TOKEN)
+            yield partial(HubStorage, name, endpoint=ENDPOINT, token=TOKEN)
         finally:
             api.delete_repo(name)

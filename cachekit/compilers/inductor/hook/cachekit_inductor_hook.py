@@ -12,9 +12,8 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping
+import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +39,12 @@ def _install() -> None:
     )
     portable.after("torch._inductor.codecache", portable.name_types_alike)
     portable.share_in(os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
-    portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
-    _tell_trackers(portable, bool(os.environ.get(facts.RESTORED)))
-    before: dict[str, int] = {}  # what the process of which this is a fork had counted
-    report = partial(_report, Path(folder), portable, before)
-    portable.time_compiles(report)  # so that a process that is killed has reported
-    atexit.register(report)
-    os.register_at_fork(after_in_child=partial(_begin_again, portable, before))
+    restored = int(os.environ.get(facts.RESTORED) or 0)
+    process = _Process(Path(folder), portable, restored)
+    _tell_trackers(portable, bool(restored))
+    portable.time_compiles(process.report)  # so that a process that is killed has reported
+    atexit.register(process.report)
+    os.register_at_fork(after_in_child=process.begin_again)
 
 
 def _tell_trackers(portable: Any, restored: bool) -> None:
@@ -71,25 +69,42 @@ def _load(name: str, path: Path) -> Any:
     return module
 
 
-def _report(folder: Path, portable: Any, before: Mapping[str, int]) -> None:
-    """Leave this process's counters in a file; each rank has its own."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    if utils is None:
-        return
-    with suppress(Exception):
-        numbers = {name: value - before.get(name, 0) for name, value in portable.graphs(utils.counters).items()}
-        note = portable.ungraphed(utils.counters)
-        if not any(numbers.values()) and not note:
+class _Process:
+    """What this process has done since it began; what a fork's parent did before, the parent reports.
+
+    Args:
+        folder: Where each process leaves a file.
+        portable: The module.
+        restored: When the command was given graphs: nanoseconds of the clock.
+    """
+
+    def __init__(self, folder: Path, portable: Any, restored: int) -> None:
+        self._folder, self._portable, self._began = folder, portable, time.time()
+        self._before: dict[str, int] = {}
+        self._found = portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters, restored)
+
+    def report(self) -> None:
+        """Leave the counters in a file."""
+        utils = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
             return
-        fresh = folder / f"{os.getpid()}.tmp"
-        told = {**numbers, "spans": portable.compile_spans(utils) or (), "note": note}
-        fresh.write_text(json.dumps(told), encoding="utf-8")
-        fresh.replace(folder / f"{os.getpid()}.json")
+        with suppress(Exception):
+            counted = self._portable.graphs(utils.counters)
+            numbers = {name: value - self._before.get(name, 0) for name, value in counted.items()}
+            note = self._portable.ungraphed(utils.counters)
+            if not any(numbers.values()) and not note:
+                return
+            lived = (self._began, time.time())
+            told = {"lived": lived, "spans": self._portable.compile_spans(utils) or (), "graphs": self._found}
+            fresh = self._folder / f"{os.getpid()}.tmp"
+            fresh.write_text(json.dumps({**numbers, **told, "note": note}), encoding="utf-8")
+            fresh.replace(self._folder / f"{os.getpid()}.json")
 
-
-def _begin_again(portable: Any, before: dict[str, int]) -> None:
-    """In a fork: what its parent did, its parent reports."""
-    with suppress(Exception):
-        utils = sys.modules["torch._dynamo.utils"]
-        before.update(portable.graphs(utils.counters))
-        portable.compile_spans(utils).clear()
+    def begin_again(self) -> None:
+        """In a fork."""
+        with suppress(Exception):
+            self._began = time.time()
+            self._found.clear()
+            utils = sys.modules["torch._dynamo.utils"]
+            self._before.update(self._portable.graphs(utils.counters))
+            self._portable.compile_spans(utils).clear()
