@@ -60,7 +60,7 @@ def asking(times, stake=None, most=MOST, **options):
     clock = Passing()
     storage = Failing(times, clock=clock, **options)
     patience = Patience(most, clock=clock)
-    patience.stake = stake
+    patience.stake = lambda: stake
     return storage, patient(storage, patience), patience, clock
 
 
