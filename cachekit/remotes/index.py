@@ -22,6 +22,7 @@ import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -165,7 +166,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """Whether it is taken for all there is on a remote that keeps no history, and where a listing costs requests.
 
         What others than cachekit put there or removed, and a record whose writer was killed before the index was
-        written, is seen after a day; on a remote without compare-and-swap by the next push.
+        written, is seen after a day.
         """
         far = storage.lines > 1 and not storage.scarce
         return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY
@@ -188,6 +189,12 @@ class RemoteIndex(Struct, frozen=True, dict=True):
     def rows(self) -> Iterator[Known]:
         """What all rows say that can be."""
         return filter(None, map(self.known, range(len(self))))
+
+    def newest(self, most: int) -> Iterator[Known]:
+        """What the rows of the newest records say, so many at most."""
+        created = self.columns.get("created", Column([]))
+        in_order = sorted(range(len(created.numbers)), key=lambda row: str(created.of(row)), reverse=True)
+        return islice(filter(None, map(self.known, in_order)), most)
 
     def nearest(self, hard: Mapping[str, Any]) -> Iterator[int]:
         """The rows by their distance from some hard ingredients, nearest first; see `key.nearest`."""
