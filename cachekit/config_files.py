@@ -52,7 +52,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
-        cause = f"it leads to {os.readlink(path)}: {cause_of(error)}" if path.is_symlink() else cause_of(error)
+        cause = f"it leads to {path.readlink()}: {cause_of(error)}" if path.is_symlink() else cause_of(error)
         raise UsageError(f"{path} cannot be read", cause=cause, hint=hint) from error
 
 
