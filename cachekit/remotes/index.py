@@ -339,7 +339,11 @@ def decode(raw: bytes) -> RemoteIndex | None:
         keys = columns[_KEY]
         values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
         inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())
-        if len(keys.numbers) > (MOST // 10 if document.older else MOST) or values > _MOST_VALUES or inside > _MOST_INSIDE:
+        if (
+            len(keys.numbers) > (MOST // 10 if document.older else MOST)
+            or values > _MOST_VALUES
+            or inside > _MOST_INSIDE
+        ):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
         fits = -1 not in keys.rows
         fits = fits and all(column.fits(len(keys.numbers)) for column in columns.values())
