@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -114,10 +114,15 @@ def _is_remote(above: Path, folder: Path) -> bool:
 def is_there(path: Path) -> bool:
     """Whether anything has the name, so that it is read, or refused: settings that cannot be read are not left out.
 
-    Such are a pipe, a folder, as docker makes one for a file that it does not find, and a link that leads nowhere. In a
-    folder that is closed to this user nothing is: after `sudo -u`, HOME may still be another's.
+    Such are a pipe, a folder, as docker makes one for a file that it does not find, a link that leads nowhere, and all
+    on a mount that has failed. In a folder that is closed to this user nothing is: after `sudo -u`, HOME may still be
+    another's.
     """
-    return os.path.lexists(path)
+    try:
+        path.lstat()
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG}
+    return True
 
 
 def _glance(path: Path) -> str:

@@ -129,12 +129,17 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_with_what_to_do(place):
 
 
 @pytest.mark.parametrize("which", ["project", "user"])
-@pytest.mark.parametrize("what", ["folder", "link"])
+@pytest.mark.parametrize("what", ["folder", "link", "lost folder"])
 def test_what_cannot_be_read_in_the_place_of_a_file_is_refused(place, which, what):
     """Docker makes a folder for a file that it does not find; what is revoked in a file that is away must stay so."""
     path = place.user_file if which == "user" else place.project / "cachekit.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir() if what == "folder" else path.symlink_to("/away/config.toml")
+    if what == "lost folder":  # as that of a mount that has failed; the project's is where one works
+        path = place.user_file
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.symlink_to(path.parent)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if what == "folder" else path.symlink_to("/away/config.toml")
     error = refused(place)
     assert error.message == f"{path} cannot be read"
     assert ("it leads to /away/config.toml: " in error.cause) == (what == "link")
