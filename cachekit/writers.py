@@ -79,12 +79,12 @@ def check_writers(
             within = shlex.quote(str(folder))
             hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:
-        check_name(path, why, found=found or settings, loaded=loaded)
+        check_name(path, why, found=found or settings, loaded=loaded, followed=settings and not own)
         return
     raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
 
 
-def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> None:
+def check_name(path: Path, why: str, *, found: bool, loaded: bool = False, followed: bool = False) -> None:
     """See that nobody else can give a file its name, or exchange a folder or link on the way to it; see `exchanged_by`.
 
     Whose a file is says who wrote it, and neither where it lay nor who chose its bytes: whoever can write to its folder
@@ -95,12 +95,13 @@ def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> No
         why: It matters, for people.
         found: No person named it.
         loaded: It holds code.
+        followed: See `exchanged_by`.
 
     Raises:
         UsageError: Somebody else can.
         OSError: A folder cannot be looked at.
     """
-    if told := exchanged_by(path, found=found, loaded=loaded):
+    if told := exchanged_by(path, found=found, loaded=loaded, followed=followed):
         raise UsageError(
             f"{path} is not read: {why}",
             cause=f"{told.why}, so another user could have put the file there",

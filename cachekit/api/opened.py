@@ -102,8 +102,16 @@ class Opened:
         return opening.store_at(self._config().home, self._journal(""))
 
     def settings(self) -> tuple[Setting, ...]:
-        """Every setting, with its value and where it came from. `cachekit config`."""
-        return tuple(self._mending().settings)
+        """Every setting, with its value and where it came from. `cachekit config`.
+
+        Raises:
+            UsageError: A setting cannot be used.
+        """
+        from cachekit.trust.policy import policy_of
+
+        config = self._mending()
+        policy_of(config.trust, next(one.origin for one in config.settings if one.name == "trust"))
+        return config.settings
 
     def _config(self, **said: Any) -> Config:
         """The settings, with what this cache says, and what a verb is told of others by their names."""
