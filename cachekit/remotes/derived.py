@@ -106,8 +106,8 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    rows = [*_lost(storage, revision, known, named), *_fresh(todo, known)]
-    renewed = structs.replace(known.with_(rows), change=mark)
+    renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
+    renewed = renewed.with_(_fresh(todo, known))
     document, files = index.encode(renewed), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
@@ -137,10 +137,10 @@ def _added(
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = recent.with_([*_lost(storage, revision, known, named), *_fresh(todo, known)])
+    renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
     document = index.encode(structs.replace(renewed, change=mark))
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
-    due = len(document) > SHORT or not recent.speaks_for_all(storage)
+    due = len(document) > SHORT or not renewed.speaks_for_all(storage)
     return Derived((*writes, *_names(storage, todo, known, named)), due=due)
 
 
@@ -152,11 +152,16 @@ def _named(storage: Storage, revision: str) -> dict[str, str]:
     return {path: index.short_path(place) for path, place in listed.items() if place}
 
 
-def _lost(storage: Storage, revision: str, known: RemoteIndex, named: Mapping[str, str]) -> list[Known]:
-    """The rows of records whose names lie beside an index that lacks them."""
+def _with_lost(
+    storage: Storage, revision: str, recent: RemoteIndex, known: RemoteIndex, named: Mapping[str, str]
+) -> RemoteIndex:
+    """A part of an index with the rows of records whose names lie beside it, and which the whole index lacks."""
     places = [layout.new_place(path) for path, short in named.items() if short not in known.paths]
     listing = [Entry(layout.record_path(place), 0) for place in places if place]
-    return list(Survey(storage, revision, Budget(), RemoteIndex()).read(listing).rows()) if listing else []
+    if not listing:
+        return recent
+    found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)
+    return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
 
 
 def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
