@@ -358,6 +358,8 @@ def load(
         config_trust.check_project(project[1].get("trust"), project[0])
         if "trust" in said and found["trust"][1] != "default":
             user, where = found["trust"]
+            for one in (found, said):  # each by itself: an error names its file
+                _read("trust", *one["trust"])
             clash = config_trust.clash(user, said["trust"][0])
             if clash and not mending:
                 raise clash

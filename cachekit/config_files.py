@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -10,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit import files, whose
+from cachekit import files, path_steps, whose
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
-from cachekit.writers import check_name, check_writers
+from cachekit.writers import ELSEWHERE, check_name, check_writers
 
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 FILE, FOLDER = 0o644, 0o755  # of settings: what others can write to is refused
@@ -51,7 +52,10 @@ def read_toml(path: Path) -> dict[str, Any]:
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
-        raise UsageError(f"{path} cannot be read", cause=cause_of(error), hint=hint) from error
+        with suppress(OSError):
+            hint = hint if path_steps.is_mine(path.lstat()) else ELSEWHERE
+        cause = f"it leads to {path.readlink()}: {cause_of(error)}" if path.is_symlink() else cause_of(error)
+        raise UsageError(f"{path} cannot be read", cause=cause, hint=hint) from error
 
 
 def _decoded(raw: bytes, path: Path) -> str:
@@ -110,11 +114,17 @@ def _is_remote(above: Path, folder: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file has the name, or a pipe, which is refused when it is read; a folder is passed over."""
+    """Whether anything has the name, so that it is read, or refused: settings that cannot be read are not left out.
+
+    Such are a pipe, a folder, as docker makes one for a file that it does not find, a link that leads nowhere, and all
+    on a mount that has failed. In a folder that is closed to this user nothing is: after `sudo -u`, HOME may still be
+    another's.
+    """
     try:
-        return path.exists() and not path.is_dir()
-    except OSError:  # in a folder that is closed to this user: after `sudo -u`, HOME may still be another's
-        return False
+        path.lstat()
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG}
+    return True
 
 
 def _glance(path: Path) -> str:

@@ -207,41 +207,30 @@ def _check_days(table: Any, path: Path) -> None:
                 )
 
 
-def merged(user: Any, project: Any) -> Any:
-    """The tables of the user's file and of the project's as one, which is checked afterwards.
+def merged(user: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of the user's file and of the project's as one. Each has been read by itself: nothing is wrong in it.
 
     What either revokes is revoked, of two dates the later one counts, and two salts are one together. Where both name a
-    signer with the same key, it is believed only while both say so. A table of the user's that cannot be read stands
-    alone, and is refused: the project's would hide what the user meant to revoke. Where both call two keys by one name,
-    which is a `clash`, the project's is called otherwise.
+    signer with the same key, it is believed only while both say so. Where both call two keys by one name, which is a
+    `clash`, the project's is called otherwise.
     """
-    try:
-        read(user)
-    except (TypeError, ValueError):
-        return user
-    if not isinstance(project, dict):
-        return project
     both = {**user, **project}
-    if (mine := user.get("salt")) and isinstance(theirs := project.get("salt", ""), str) and mine != theirs:
-        both["salt"] = f"{mine} and {theirs}" if theirs else mine
-    for name in ("signers", "revoked"):
-        if isinstance(user.get(name), dict) and isinstance(project.get(name), dict):
-            both[name] = {**user[name], **project[name]}
-    if isinstance(user.get("signers"), dict) and isinstance(project.get("signers"), dict):
-        mine = user["signers"]
-        both["signers"] = mine | {
+    salts = (user.get("salt", ""), project.get("salt", ""))
+    both["salt"] = " and ".join(dict.fromkeys(filter(None, salts)))
+    mine, theirs = _signers(user), _signers(project)
+    both["signers"] = {
+        **mine,
+        **{
             name + _OF_PROJECT * any(_are_two(own, mine[own], name, one) for own in mine): _narrowed(one, mine)
-            for name, one in project["signers"].items()
-        }
-    mine, theirs = user.get("revoked"), project.get("revoked")
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        for name in ("keys", "records"):
-            if isinstance(mine.get(name), list) and isinstance(theirs.get(name), list):
-                both["revoked"][name] = [*mine[name], *theirs[name]]
-        if "before" in mine and "before" in theirs:
-            # What is not a date is refused when the whole is read.
-            with suppress(ValueError):
-                both["revoked"]["before"] = max(_moment(mine["before"], ""), _moment(theirs["before"], ""))
+            for name, one in theirs.items()
+        },
+    }
+    mine, theirs = user.get("revoked", {}), project.get("revoked", {})
+    both["revoked"] = {**mine, **theirs}
+    for name in ("keys", "records"):
+        both["revoked"][name] = [*mine.get(name, []), *theirs.get(name, [])]
+    if "before" in mine and "before" in theirs:
+        both["revoked"]["before"] = max(_moment(mine["before"], ""), _moment(theirs["before"], ""))
     return both
 
 
@@ -270,9 +259,7 @@ def _signers(table: Any) -> Mapping[str, Any]:
 
 def _are_two(own: str, known: Any, name: str, one: Any) -> bool:
     """Whether two lines have one name, as people tell names apart, and two keys."""
-    keys = [signer.get("key") if isinstance(signer, dict) else None for signer in (known, one)]
-    said = [key for key in keys if isinstance(key, str)]  # what is no key is refused when the whole is read
-    return own.casefold() == name.casefold() and len(said) == len(keys) and not same_key(said[0], said[1])
+    return own.casefold() == name.casefold() and not same_key(known["key"], one["key"])
 
 
 def called(name: str, signers: Mapping[str, SignerTable]) -> list[str]:
@@ -281,15 +268,13 @@ def called(name: str, signers: Mapping[str, SignerTable]) -> list[str]:
     return [one for one in signers if wanted in {one.casefold(), one.removesuffix(_OF_PROJECT).casefold()}]
 
 
-def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
+def _narrowed(signer: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """A signer of the project's file, believed no longer than the user's file believes the same key."""
-    key = signer.get("key") if isinstance(signer, dict) else None
     for one in known.values():
-        if isinstance(key, str) and same_key(one["key"], key):
+        if same_key(one["key"], signer["key"]):
             for name, stricter in (("valid_after", max), ("valid_before", min)):
-                with suppress(ValueError):  # what is not a date is refused when the whole is read
-                    times = [_moment(of[name], "") for of in (signer, one) if name in of]
-                    signer = {**signer, name: stricter(times)} if times else signer
+                times = [_moment(of[name], "") for of in (signer, one) if name in of]
+                signer = {**signer, name: stricter(times)} if times else signer
     return signer
 
 

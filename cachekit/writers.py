@@ -13,6 +13,8 @@ from msgspec import structs
 from cachekit import path_steps, whose
 from cachekit.errors import UsageError
 
+ELSEWHERE = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
+
 
 def check_writers(
     path: Path,
@@ -63,7 +65,7 @@ def check_writers(
         cause = planted.why
         hint = "check what the file says; then make a copy of your own, or work in the folder of somebody you trust"
         if settings and not own:
-            hint = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
+            hint = ELSEWHERE
     elif strangers and (own or not whose.shared_with(strangers, folder)):
         cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "check what the file says; then remove it, make a copy of your own, or work in another folder"
@@ -79,12 +81,12 @@ def check_writers(
             within = shlex.quote(str(folder))
             hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:
-        check_name(path, why, found=found or settings, loaded=loaded)
+        check_name(path, why, found=found or settings, loaded=loaded, followed=settings and not own)
         return
     raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
 
 
-def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> None:
+def check_name(path: Path, why: str, *, found: bool, loaded: bool = False, followed: bool = False) -> None:
     """See that nobody else can give a file its name, or exchange a folder or link on the way to it; see `exchanged_by`.
 
     Whose a file is says who wrote it, and neither where it lay nor who chose its bytes: whoever can write to its folder
@@ -95,12 +97,13 @@ def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> No
         why: It matters, for people.
         found: No person named it.
         loaded: It holds code.
+        followed: See `exchanged_by`.
 
     Raises:
         UsageError: Somebody else can.
         OSError: A folder cannot be looked at.
     """
-    if told := exchanged_by(path, found=found, loaded=loaded):
+    if told := exchanged_by(path, found=found, loaded=loaded, followed=followed):
         raise UsageError(
             f"{path} is not read: {why}",
             cause=f"{told.why}, so another user could have put the file there",

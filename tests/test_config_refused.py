@@ -128,6 +128,23 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_with_what_to_do(place):
     assert (error.cause, error.hint) == ("it is not a regular file", "correct or remove the file")
 
 
+@pytest.mark.parametrize("which", ["project", "user"])
+@pytest.mark.parametrize("what", ["folder", "link", "lost folder"])
+def test_what_cannot_be_read_in_the_place_of_a_file_is_refused(place, which, what):
+    """Docker makes a folder for a file that it does not find; what is revoked in a file that is away must stay so."""
+    path = place.user_file if which == "user" else place.project / "cachekit.toml"
+    if what == "lost folder":  # as that of a mount that has failed; the project's is where one works
+        path = place.user_file
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.symlink_to(path.parent)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if what == "folder" else path.symlink_to("/away/config.toml")
+    error = refused(place)
+    assert error.message == f"{path} cannot be read"
+    assert ("it leads to /away/config.toml: " in error.cause) == (what == "link")
+
+
 def test_each_unit_of_time_is_named(place):
     cause = refused(place, {"wait_seconds": "5parsecs"}).cause
     for unit in cause.rpartition(" use ")[2].replace(" or ", ", ").split(", "):

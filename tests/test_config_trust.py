@@ -168,6 +168,7 @@ def test_anything_else_is_refused(place, table, why, both):
     assert error.message == "setting trust is not usable"
     assert why in error.cause
     assert str(path) in error.cause
+    assert str(place.user_file) not in error.cause
     assert "secret" not in error.cause
     assert "***" not in error.cause, "nothing of it looks like an address"
 

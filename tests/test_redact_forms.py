@@ -176,6 +176,10 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "mosquitto_pub -u ann -P {} -t runs",
         "cqlsh -u ann -p {}",
         'echo \'{{"username": "ann", "key": "{}"}}\' > kaggle.json',
+        "keytool -list -keystore runs.jks -storepass {} -v",
+        "keytool -importkeystore -deststorepass {} -v",
+        "sqlplus -s ann/{} @runs.sql",
+        "ossutil config -i id -k {} -e host",
     ],
 )
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
@@ -195,7 +199,7 @@ def test_no_form_is_shorter_than_what_is_looked_at():
     "text",
     [
         *("config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db"),
-        *("--tokens=/{}/aB3dE5gH", "--tokens data/{}+/=", "--instance_token {}"),
+        *("--tokens=/{}/aB3dE5gH", "--tokens data/{}+/=", "--instance_token {}", "--key {}", "'--otp', '{}'"),
     ],
 )
 def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones(text):

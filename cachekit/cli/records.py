@@ -37,7 +37,7 @@ def ls(cache: Cache) -> Shown:
 
     Example:  cachekit store ls --format json
     """
-    where = str(next(one.value for one in cache.settings() if one.name == "home"))
+    where = str(cache.open_store().layout.home)
     return Shown(cache.ls(), lambda rows: listed(rows, where), lambda rows: "\n".join(row.key for row in rows))
 
 

@@ -28,6 +28,7 @@ from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
 from cachekit.recipe.ingredients import Shapes, of_compiler
 from cachekit.recipe.schema import Model
+from cachekit.redact.forms import without_taken
 from cachekit.redact.names import SHORTEST, is_secret, names_secret, names_tokens, surely_secret
 from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
@@ -114,7 +115,7 @@ def prepare_command(
             )
     left = SOFT | {name.lstrip("-").replace("-", "_").lower() for name in soft}
     before, _ = _arguments(command.launchers, _MEETING, cwd)
-    after, dropped = _arguments(command.arguments, left, cwd)
+    after, dropped = _arguments(command.arguments, left, cwd, command.name)
     hard: dict[str, Any] = {
         "task": COMMAND,
         "command.schema": SCHEMA,
@@ -194,13 +195,14 @@ def _module_files(module: str, roots: Sequence[Path]) -> dict[str, Path]:
 # Arguments
 
 
-def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[list[str], list[str]]:
+def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path, program: str = "") -> tuple[list[str], list[str]]:
     """The words that count, in order and without secrets, and the names of those that were left out."""
+    words = without_taken([program, *words], HIDDEN)[1:]
     kept: list[str] = []
     dropped: list[str] = []
     secret = ""  # the name whose value, or further values, may come: `--api_keys A B`, `--set hub_token A`
     awaited = False  # a value that begins with a dash or has `=` in it is a group of its own
-    for name, group in command_line.split_options(_without_passwords(words)):
+    for name, group in command_line.split_options(words):
         option, equals, value = group[0].partition("=")
         dashed = option[:1] == "-"
         if awaited and not option.startswith("--") and (not dashed or len(group[0]) >= SHORTEST):
@@ -245,19 +247,6 @@ def _hidden(name: str, word: str, cwd: Path) -> str:
     return f"<secret {hashed(name, _plain(word, cwd))}>" if secret else _plain(word, cwd)
 
 
-def _without_passwords(words: Sequence[str]) -> list[str]:
-    """Words without what `sshpass -p` takes, which is a port or a number to other programs."""
-    shown = [*words]
-    for number, word in enumerate(words[1:], 1):
-        if Path(words[number - 1]).name != "sshpass":
-            continue
-        if word == "-p":
-            shown[number + 1 : number + 2] = [HIDDEN]
-        elif word.startswith("-p"):
-            shown[number] = f"-p{HIDDEN}"
-    return shown
-
-
 def _plain(word: str, cwd: Path) -> str:
     """A word without secrets, and without where this checkout lies."""
     word = redact.printed(word, hidden=HIDDEN)
@@ -281,7 +270,7 @@ def shown(command: CommandLine) -> list[str]:
     words, _ = _arguments([*command.launchers], frozenset(), Path("/"))
     middle = (["-m", command.module] if command.module else []) + ([command.script] if command.script else [])
     middle = middle or (["-c", "<code>"] if command.code else [])
-    after, _ = _arguments(command.arguments, frozenset(), Path("/"))
+    after, _ = _arguments(command.arguments, frozenset(), Path("/"), command.name)
     if command.module and words and words[-1] in {"-m", "--module"}:
         words = words[:-1]
     return [*words, *middle, *after]

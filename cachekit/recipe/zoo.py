@@ -320,14 +320,12 @@ def models() -> dict[str, ModelEntry]:
 def model(name: str) -> ModelEntry | None:
     """The entry of a Hub id or alias; None where the registry has none."""
     wanted = f"{name.replace('/', '--')}.yaml"
-    for path in model_files():
-        if path.name == wanted:
-            return read_model(path)
-    for path in model_files():
+    # An alias is mostly an id without its owner.
+    for path in sorted(model_files(), key=lambda path: (path.name != wanted, not path.name.endswith(f"-{wanted}"))):
         # Parsing every file would cost more than plan may take; most of them don't even hold the name.
-        if name in path.read_text(encoding="utf-8"):
+        if path.name == wanted or name in path.read_text(encoding="utf-8"):
             entry = read_model(path)
-            if name in entry.aliases:
+            if path.name == wanted or name in entry.aliases:
                 return entry
     return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -43,8 +43,11 @@ _TAKEN = (
     (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
     (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
     (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
-    (r"\b(?:un)?zip\b", r"\s-P\s*([\"']?)"),
-    (r"\b(?:un)?rar\b|\b7z[ar]?\b", r"\s-h?p([\"']?)"),
+    (r"(?<![\w.-])(?:un)?zip\b", r"\s-P\s*([\"']?)"),
+    (r"(?<![\w.-])(?:(?:un)?rar|7z[ar]?)\b", r"\s-h?p([\"']?)"),
+    (r"\b(?:keytool|jarsigner)\b", r"\s-(?:src|dest)?(?:store|key)pass\s+([\"']?)"),
+    (r"\b(?:sqlplus|sqlldr|expdp|impdp)\b", r"\s([\"']?)[^\s/@\"']{1,99}/"),
+    (r"\b(?:ossutil|obsutil)(?:64)?\b", r"\s-k[ =]?([\"']?)"),
     (r"\b(?:sqlcmd|ipmitool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
     (r"\bldap[a-z]{1,9}\b", r"\s-w\s*([\"']?)"),
     (
@@ -69,9 +72,11 @@ _TAKEN = (
 _COMMANDS = (
     *("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az"),
     *("rar ", "7z", "sqlcmd", "ldap", "twine", "mongo", "login", "mc ", "htpasswd", "http ", "https ", "xh ", "xhs "),
-    *("ipmitool", "mosquitto", "poetry", "cqlsh", "username"),
+    *("ipmitool", "mosquitto", "poetry", "cqlsh", "username", "keytool", "jarsigner", "sqlplus", "sqlldr", "expdp"),
+    *("impdp", "ossutil", "obsutil"),
 )
 _NEAR = 300  # characters between a command and its option
+_BETWEEN = "\x1f"  # words of a list: a space to `re`
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
 # part of its name, where a short word of small letters and digits follows: `trial:lr1e-3@node7`. No host is `fp16`.
@@ -92,10 +97,13 @@ def without_forms(text: str, hidden: str) -> str:
     text = _without_addresses(without_keys(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
-    if any(command in text for command in _COMMANDS):
-        for command, option in _TAKEN:
-            text = "".join(_without_taken(text, command, option, hidden))
-    return text
+    return _without_taken(text, hidden)
+
+
+def without_taken(words: Sequence[str], hidden: str) -> list[str]:
+    """The words of a command without the passwords that it takes: of each only what stands before it."""
+    text = _BETWEEN.join(word.replace(_BETWEEN, " ") for word in words)
+    return _without_taken(text, hidden, _BETWEEN).split(_BETWEEN) if words else []
 
 
 def without_keys(text: str, hidden: str) -> str:
@@ -158,11 +166,20 @@ def _opens(scheme: str, value: str) -> bool:
         return False
 
 
-def _without_taken(text: str, command: str, option: str, hidden: str) -> Iterator[str]:
+def _without_taken(text: str, hidden: str, between: str = "") -> str:
+    """A text without what commands in it take as passwords; between words of a list stands what is in none of them."""
+    if any(command in text.replace(between or " ", " ") for command in _COMMANDS):
+        for command, option in _TAKEN:
+            text = "".join(_without_taken_by(command, option, text, hidden, between))
+    return text
+
+
+def _without_taken_by(command: str, option: str, text: str, hidden: str, between: str) -> Iterator[str]:
     done = 0
     for found in re.finditer(option, text):
         before = re.split(r"[\n|;&]", text[max(found.start() - _NEAR, 0) : found.start()])[-1]
-        value = re.compile(rf"[^{found[1]}\n]+" if found[1] else r"[^\s\"']+").match(text, found.end())
+        ends = between or (rf"{found[1]}\n" if found[1] else r"\s\"'")
+        value = re.compile(f"[^{ends}]+").match(text, found.end())
         if found.start() >= done and value and value[0][0] not in "$<*{%." and re.search(command, before):
             yield text[done : value.start()] + hidden
             done = value.end()

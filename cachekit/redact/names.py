@@ -61,7 +61,7 @@ _OPENING_KEYS = _words("""
 _FORGES = _words("azure devops gh github gitlab") | {""}
 # Of variables only: elsewhere these are what is done, and what something is pinned to.
 _CAPITALS = _words("dbpass otp pass pat pgpass pin")
-_CODE = r"(?:.*[._])?(?:OTP|PIN)"  # the value of such a one is a number
+_CODE = r"(?:.*[._-])?(?:OTP|PIN)"  # the value of such a one is a number
 _PASS = _words("db email ftp http https key mail mysql pg postgres proxy redis sftp smtp ssh user")
 _STORES = _words("""
     amqp broker clickhouse database db mongo mongodb mysql pg postgres postgresql rabbitmq redis sqlalchemy
@@ -115,8 +115,11 @@ def surely_secret(name: str) -> bool:
 def names_tokens(name: str) -> bool:
     """Whether a name leaves it to the value whether that is a secret.
 
-    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`; not `stop_tokens`, `token_type_ids`.
+    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`, an option `--key`; not `stop_tokens`,
+    `token_type_ids`.
     """
+    if re.fullmatch("--?(?:key|otp)", name):
+        return True
     if not re.search("(?i)token|secret|credential|apikey|salt|key|pass", name):
         return False
     name = re.sub(r"(?:\.\d+|\[\d+\])+\Z", "", name)  # of a list
@@ -243,7 +246,7 @@ _WRAPPED = rf"(?:[\w.:&]{{0,60}}[ \t]?[\[({{]\s{{0,40}}(?:[\"']?\w{{1,40}}[\"']?
 _NEXT = rf"\\?[\"'](?:[ \t]*,\s{{0,40}}|[ \t]{{1,20}}){_QUOTE}"
 # `--name value`, inside of one text, and `'--name', 'value'`, as Python shows a command's words. What stands before the
 # first character is looked at after that: so `re` jumps from one to the next.
-_OPTION = rf"-(?<![\w-]-)-?([A-Za-z][\w.-]{{0,99}})([ \t]+(?:{_QUOTE})?|{_NEXT})()"
+_OPTION = rf"(-(?<![\w-]-)-?[A-Za-z][\w.-]{{0,99}})([ \t]+(?:{_QUOTE})?|{_NEXT})()"
 _PAIR = rf"\({_QUOTE}([A-Za-z_][\w.-]{{0,99}})({_NEXT})()"  # `("NAME", "value")`, as in `os.environ.items()`
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value

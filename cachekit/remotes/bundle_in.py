@@ -200,7 +200,9 @@ def _judge(name: str, taken: _Taken) -> None:
             damage = str(error)
         mode: Mode = "all" if trust.mode(name) == "all" else "signed"  # a file says nothing of who could write to it
         verdict = trust.policy.judge(record, envelopes, mode=mode)
-        taken.besides.append(beside_of(record, origin_of(name, verdict), envelopes))
+        # Noted with its whole path: from another folder a part of it means another file.
+        place = str(Path(name).absolute()) if Path(name).exists() else name
+        taken.besides.append(beside_of(record, origin_of(place, verdict), envelopes))
         if not verdict.trusted:
             reason = taken.untrusted[record.key] = unreadable(verdict.reason, damage)
             if taken.workspace is not None:

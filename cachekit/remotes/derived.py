@@ -2,13 +2,15 @@
 
 Where commits are scarce the history has the rows of the last pushes, and the index, which is long, is renewed seldom.
 Elsewhere each push writes it. Where an index of some length would be fetched and sent over a line, it lies in two
-documents: each push writes the short one, and the one with older rows is renewed when that has become long.
+documents: each push writes the short one, and the one with older rows is renewed when that has become long. Where no
+swap tells who was faster, a push also puts the name of its record beside the index, and removes the names whose rows
+it finds there: what is left are rows that a race lost, and the next push adds them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
@@ -18,7 +20,7 @@ from cachekit.remotes import card, index, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Draft
 from cachekit.remotes.index import Known, RemoteIndex
-from cachekit.remotes.port import ABSENT, PastCommit, Storage, Upload, Write
+from cachekit.remotes.port import ABSENT, ANY, Entry, PastCommit, Storage, Upload, Write
 from cachekit.remotes.signing import signers
 from cachekit.remotes.survey import Budget, Survey
 
@@ -34,14 +36,18 @@ class Derived(Struct, frozen=True):
         writes: The index and the card, where they change.
         files: The older rows of the index, where these are renewed.
         message: What the history is told.
+        due: The index is to be renewed afterwards: its short document is long, or the records were not listed of late.
     """
 
     writes: tuple[Write, ...] = ()
     files: tuple[Upload, ...] = ()
     message: str = ""
+    due: bool = False
 
 
-def derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool = False) -> Derived:
+def derived(
+    storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool = False, renews: bool = False
+) -> Derived:
     """What changes with a push.
 
     Args:
@@ -50,14 +56,16 @@ def derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run:
         revision: The state of the remote that it is built on.
         mark: The last word of the change's title.
         dry_run: Only find out what would be written: no record is listed for it.
+        renews: Do what was `due`, which takes its time beside many records.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
     if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
         return Derived()
-    make = _with_history if storage.scarce else _in_place
-    return make(storage, todo, revision, mark, dry_run=dry_run)
+    if storage.scarce:
+        return _with_history(storage, todo, revision, mark, dry_run=dry_run)
+    return _in_place(storage, todo, revision, mark, dry_run=dry_run, renews=renews)
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -83,43 +91,86 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
     return Derived(tuple(writes), message="" if renewed.unread else index.WHOLE)
 
 
-def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool, renews: bool) -> Derived:
     """The index of a remote without a history: the records are listed where it is not believed."""
     there, token = index.recent(storage, revision)
     if there is None:  # a later cachekit's
         return Derived()
     recent = _sound(there)
-    believed = storage.compares and recent.speaks_for_all(storage)
-    if believed and there.older and (document := _added(storage, todo, revision, recent, mark)) is not None:
-        return Derived((Write(layout.INDEX, document, token),) if document else ())
+    named = _named(storage, revision) if not dry_run else {}
+    added = _added(storage, todo, revision, recent, mark, token=token, named=named) if there.older else None
+    if added is not None and not (renews and added.due):
+        return added
     whole = index.whole(storage, revision, recent)
     known = _sound(whole) if whole is not None else RemoteIndex()
-    believed = storage.compares and known.speaks_for_all(storage)
-    if not (dry_run or believed):
+    if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    renewed = structs.replace(known.with_(_fresh(todo, known)), change=mark)
-    document, files, writes = index.encode(renewed), tuple[Upload, ...](), list[Write]()
-    if todo.records and not (believed and len(document) > SHORT):
-        writes = _card(storage, renewed, revision)
+    renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
+    renewed = renewed.with_(_fresh(todo, known))
+    document, files = index.encode(renewed), tuple[Upload, ...]()
+    writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
     if anew or there.older or _differs(renewed, there):
-        if len(document) > SHORT and storage.compares and storage.lines > 1:
+        if len(document) > SHORT and storage.lines > 1:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes, *_removal(storage, revision, there.older, files)]
-    return Derived(tuple(writes), files)
+    return Derived((*writes, *_names(storage, todo, known, named)), files)
 
 
-def _added(storage: Storage, todo: Draft, revision: str, recent: RemoteIndex, mark: str) -> bytes | None:
-    """The short document of an index in two, with what is new; empty where nothing is, None where it gets long."""
-    known = index.whole(storage, revision, recent) if todo.same else recent
+def _added(
+    storage: Storage,
+    todo: Draft,
+    revision: str,
+    recent: RemoteIndex,
+    mark: str,
+    *,
+    token: str,
+    named: Mapping[str, str],
+) -> Derived | None:
+    """The short document of an index in two, with what is new, which takes a moment however many records there are.
+
+    None where the older rows are gone.
+    """
+    known: RemoteIndex | None = recent
+    if todo.same or not all(short in recent.paths for short in named.values()):
+        known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = recent.with_(_fresh(todo, known))
-    if renewed is recent:
-        return b""
+    renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
     document = index.encode(structs.replace(renewed, change=mark))
-    return document if len(document) <= SHORT else None
+    writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
+    due = len(document) > SHORT or not renewed.speaks_for_all(storage)
+    return Derived((*writes, *_names(storage, todo, known, named)), due=due)
+
+
+def _named(storage: Storage, revision: str) -> dict[str, str]:
+    """The names that lie beside the index, and what an index tells of the paths of their records."""
+    if storage.compares or storage.lines == 1:
+        return {}
+    listed = {entry.path: layout.new_place(entry.path) for entry in storage.list(layout.NEW, revision)}
+    return {path: index.short_path(place) for path, place in listed.items() if place}
+
+
+def _with_lost(
+    storage: Storage, revision: str, recent: RemoteIndex, known: RemoteIndex, named: Mapping[str, str]
+) -> RemoteIndex:
+    """A part of an index with the rows of records whose names lie beside it, and which the whole index lacks."""
+    places = [layout.new_place(path) for path, short in named.items() if short not in known.paths]
+    listing = [Entry(layout.record_path(place), 0) for place in places if place]
+    if not listing:
+        return recent
+    found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)
+    return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
+
+
+def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
+    """The names to write, and to remove: those whose rows were there when this push looked."""
+    if storage.compares or storage.lines == 1:
+        return []
+    new = [layout.new_path(one.record.place) for one in todo.rows]
+    old = [path for path, short in named.items() if short in there.paths and path not in new]
+    return [*(Write(path, b"{}\n", ANY) for path in new), *(Write(path, None, ANY) for path in old)]
 
 
 def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
@@ -133,8 +184,8 @@ def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
 def _removal(storage: Storage, revision: str, older: str, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows that no index will name any more."""
     path = layout.older_path(older)
-    if not older or any(file.path == path for file in files):
-        return []
+    if not older or not storage.compares or any(file.path == path for file in files):
+        return []  # without a swap, who was slower may name it again
     found = storage.read(path, revision, index.LARGEST)
     return [Write(path, None, found.token)] if found else []
 
@@ -187,7 +238,7 @@ def _card(storage: Storage, known: RemoteIndex, revision: str) -> list[Write]:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
-    text = card.update(found.data if found else b"", known.rows(), len(known) + known.unread)
+    text = card.update(found.data if found else b"", known.newest(card.SHOWN), len(known) + known.unread)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -135,6 +135,7 @@ class Comparison:
         self._is_far = storage.batch == 1 and storage.lines > 1  # each path is a request that takes its time
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
         self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
+        self._answers: dict[str, Entry | None] = {}  # what was asked for the present draft, without versions
 
     def was_all_there(self) -> bool:
         """Whether the records lay there as they are offered, when this store last saw them there."""
@@ -173,8 +174,8 @@ class Comparison:
         most = LOOKED_AT + (len(files.keys() - old) if old else 0)
         wanted = wanted if self._read else wanted[: max(0, min(most, self._storage.batch - len(documents) - FEW))]
         self._looked_at = set(wanted)
-        derived = [layout.INDEX, layout.CARD] if revision else []
-        there = self._storage.stat([*sorted(documents), *wanted, *derived], revision)
+        derived = [layout.INDEX, layout.CARD] if revision or self._storage.batch > 1 else []
+        there = self._stat([*sorted(documents), *wanted, *derived], revision)
         for path in wanted:
             file, offer = files[path]
             if path not in there:
@@ -186,6 +187,15 @@ class Comparison:
                 self.taken.add(path)
         self._lost.update(path for path in self._spoiled if path in files)
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
+
+    def _stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those of the files that exist; where there are no versions, a draft asks for each once."""
+        if revision:
+            return self._storage.stat(paths, revision)
+        if asked := [path for path in paths if path not in self._answers]:
+            there = self._storage.stat(asked, revision)
+            self._answers |= {path: there.get(path) for path in asked}
+        return {path: entry for path in paths if (entry := self._answers[path])}
 
     def _known_files(self, offer: Offer) -> set[str]:
         """The paths of the files of the record that lay in the place of an offer when this store last saw it."""
@@ -200,6 +210,8 @@ class Comparison:
         """What is missing on the remote as it is at `revision`."""
         self._damaged, self._same, self._told, self._named = {}, [], {}, set()
         self._drafts += 1
+        if self._drafts > 1:
+            self._answers.clear()
         merged = list(self._merged_all(revision))
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
@@ -264,7 +276,7 @@ class Comparison:
             for path in _parts(shared)
         }
         wanted = {path: raw for path, raw in wanted.items() if path in asked or path not in self._named}
-        there = self._storage.stat(sorted(asked), revision) if asked else {}
+        there = self._stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
             if path in there and there[path].equals(raw):
                 continue
@@ -283,7 +295,7 @@ class Comparison:
         todo = [one for one in todo if self._signing.concerns(one.beside)]
         if not todo:
             return (), {}
-        there = self._storage.stat([layout.signatures_path(one.record.place) for one in todo], revision)
+        there = self._stat([layout.signatures_path(one.record.place) for one in todo], revision)
         writes: list[Write] = []
         signed = {}
         for one in todo:
@@ -298,7 +310,7 @@ class Comparison:
         paths = [layout.record_path(offer.shared.record.place) for offer in self._offers]
         first, self._first = self._first, {}  # another try asks again
         asked = [path for path in paths if path not in first]
-        there = self._storage.stat([*asked, *self._asked_later(len(asked))], revision) if asked else {}
+        there = self._stat([*asked, *self._asked_later(len(asked))], revision) if asked else {}
         for path, offer in zip(paths, self._offers, strict=True):
             entry, found, token = there.get(path), first.get(path), ABSENT
             shared: Shared | None = offer.shared
@@ -342,9 +354,9 @@ class Comparison:
         ):  # sending one tells whether something lies there
             small = {path for file, path in files if file.size <= SMALL}
             unknown = [path for path in unknown if path not in small]
-        lying = self._told | (self._storage.stat(unknown, revision) if unknown else {})
+        lying = self._told | (self._stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
-        return lying | (self._storage.stat(sorted(spare), revision) if spare else {})
+        return lying | (self._stat(sorted(spare), revision) if spare else {})
 
     def _is_taken(self, path: str, entry: Entry | None, file: File) -> bool:
         return path in self.taken or (entry is not None and entry.holds(file.size, file.sha256) is False)
@@ -444,7 +456,7 @@ class Comparison:
         wanted = set(paths)
         if self._storage.batch > 1:  # asked for later, and remembered
             wanted.update(_parts(offer.shared), _files(offer.shared).keys() - _files(theirs).keys())
-        lying = self._storage.stat(sorted(wanted), revision)
+        lying = self._stat(sorted(wanted), revision)
         files = _files(theirs)
         return {
             files[path].sha256

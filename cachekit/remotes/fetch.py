@@ -159,7 +159,7 @@ def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge, *, instead
     """
     record = found.shared.record
     worth = record.cold_seconds if instead and record.cold_seconds else None
-    remotes.patience.stake = record.cold_seconds or None
+    remotes.patience.stake = lambda: record.cold_seconds or None
     first: CachekitError | None = None
     following: Found | None = found
     while following is not None:

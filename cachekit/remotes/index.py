@@ -22,6 +22,7 @@ import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -44,7 +45,7 @@ SCHEMA_OF_TWO = 2  # older rows lie apart: who does not know that lists the reco
 # They are looked at before anything is made of the text. Of 30,000 records with 50 ingredients each:
 LARGEST = 4 << 20  # bytes of the document; 1.7 MB
 LARGEST_ROWS = 8 << 20  # bytes of the columns; 5 MB
-MOST = 40_000  # rows
+MOST = 40_000  # rows; beside older ones, of which each may be another state of the same record, a tenth of that
 _MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # characters; 1,900,000, 300,000, 130, 1
 _MOST_VALUES = 100_000  # of all ingredients together, each once
 _MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
@@ -165,7 +166,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """Whether it is taken for all there is on a remote that keeps no history, and where a listing costs requests.
 
         What others than cachekit put there or removed, and a record whose writer was killed before the index was
-        written, is seen after a day; on a remote without compare-and-swap by the next push.
+        written, is seen after a day.
         """
         far = storage.lines > 1 and not storage.scarce
         return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY
@@ -188,6 +189,12 @@ class RemoteIndex(Struct, frozen=True, dict=True):
     def rows(self) -> Iterator[Known]:
         """What all rows say that can be."""
         return filter(None, map(self.known, range(len(self))))
+
+    def newest(self, most: int) -> Iterator[Known]:
+        """What the rows of the newest records say, so many at most."""
+        created = self.columns.get("created", Column([]))
+        in_order = sorted(range(len(created.numbers)), key=lambda row: str(created.of(row)), reverse=True)
+        return islice(filter(None, map(self.known, in_order)), most)
 
     def nearest(self, hard: Mapping[str, Any]) -> Iterator[int]:
         """The rows by their distance from some hard ingredients, nearest first; see `key.nearest`."""
@@ -332,7 +339,11 @@ def decode(raw: bytes) -> RemoteIndex | None:
         keys = columns[_KEY]
         values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
         inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())
-        if len(keys.numbers) > MOST or values > _MOST_VALUES or inside > _MOST_INSIDE:
+        if (
+            len(keys.numbers) > (MOST // 10 if document.older else MOST)
+            or values > _MOST_VALUES
+            or inside > _MOST_INSIDE
+        ):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
         fits = -1 not in keys.rows
         fits = fits and all(column.fits(len(keys.numbers)) for column in columns.values())

@@ -7,6 +7,7 @@ cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a ke
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/index/<sha256>.json                             its older rows, where the file would be a long one
+cachekit/v1/index/new/<compiler dir>/<model type>/<key>.json  the name of a record whose row a race may have lost
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
 cachekit/v1/leases/<key>.json                               who compiles a key now
@@ -30,6 +31,7 @@ LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
+NEW = f"{ROOT}/index/new"
 
 
 def record_path(place: Place) -> str:
@@ -39,7 +41,21 @@ def record_path(place: Place) -> str:
 
 def record_place(path: str) -> Place | None:
     """The place of the record at a path that a remote lists; None where none can lie there."""
-    above, *names = path.removeprefix(RECORDS).split("/")
+    return _place(RECORDS, path)
+
+
+def new_path(place: Place) -> str:
+    """Where the name of the record at a place lies, until it is seen that the index has its row."""
+    return f"{NEW}/{place.directory}/{place.model_type}/{place.key}.json"
+
+
+def new_place(path: str) -> Place | None:
+    """The place of the record that is named at a path; None where none is."""
+    return _place(NEW, path)
+
+
+def _place(folder: str, path: str) -> Place | None:
+    above, *names = path.removeprefix(folder).split("/")
     if above or len(names) != len(Place._fields) or not names[2].endswith(".json") or not is_good(path):
         return None
     return Place(names[0], names[1], names[2].removesuffix(".json"))

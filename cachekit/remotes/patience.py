@@ -39,8 +39,8 @@ class Patience:
         clock: For waiting.
 
     Attributes:
-        stake: How long the compile takes that answers may spare, in seconds; None where nobody knows. 0 where there is
-            nothing to compile: then nothing is asked again.
+        stake: Says how long the compile takes that answers may spare, in seconds, once a question failed: None where
+            nobody knows. 0 where there is nothing to compile: then nothing is asked again.
     """
 
     def __init__(self, most: float = 0.0, told: Told = lambda *_: None, clock: Clock = CLOCK) -> None:
@@ -48,7 +48,7 @@ class Patience:
         self._lock = threading.Lock()
         self._asked, self._lost = _Spent(), _Spent()
         self._once = False
-        self.stake: float | None = None
+        self.stake: Callable[[], float | None] = lambda: None
 
     @property
     def asked(self) -> float:
@@ -63,7 +63,8 @@ class Patience:
     @property
     def left(self) -> float:
         """Seconds for which questions may still be asked again."""
-        whole = 0.0 if self.stake == 0 else max(LEAST, SHARE * (self.stake or 0.0))
+        stake = self.stake()
+        whole = 0.0 if stake == 0 else max(LEAST, SHARE * (stake or 0.0))
         return min(whole, self._most) - self.lost
 
     @property

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 LATEST = 50  # commits that are looked at: a page
 ABSENT = ""  # the token of a document that is not there
+ANY = "*"  # of whatever is there: of a document that says nothing but its name, on a remote that compares nothing
 
 
 class Limits(Struct, frozen=True):
@@ -215,6 +216,7 @@ class Storage(Protocol):
         scarce: Commits are few (a Hub repo takes about 128 an hour): leases lie elsewhere where they can, signs of life
             are few, and everything is in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
+        joins: Bytes of new files that a change takes along in its own request.
         lines: Ranges of one large file that are worth fetching at once: connections to a server far away.
         public: Anybody can read it, as far as `revision` found out.
         private: Only those to whom it belongs can read it, as far as `revision` found out.
@@ -228,6 +230,7 @@ class Storage(Protocol):
     compares: bool
     scarce: bool = False
     batch: int = 1
+    joins: int = -1
     lines: int = 1
     public: bool = False
     private: bool = False

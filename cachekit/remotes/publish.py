@@ -24,6 +24,7 @@ from cachekit.text import duration
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
 FAILS = 3  # changes that may fail without a race: one bad answer leaves nothing pending
+RENEWAL = 30.0  # seconds after which a renewal of the index is left to the next push
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -107,7 +108,7 @@ def publish(
             done = Published(todo, revision, attempt)
             sends = clock.now()
             try:
-                if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
+                if not (dry_run or _upload(storage, _ahead(storage, todo), revision, tell, compared.taken)):
                     continue
             finally:  # others commit meanwhile: however long it took, there is time for the races that follow
                 began += clock.now() - sends
@@ -128,8 +129,9 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if not together:
-                    done = structs.replace(done, derived=_add_rows(storage, todo, mark, left, clock))
+                if not together or more.due:
+                    rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
+                    done = structs.replace(done, derived=(*done.derived, *rows))
             _keep_copies(storage, todo, writes)
             return structs.replace(done, revision=made)
         except ConflictError as error:
@@ -209,19 +211,35 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _add_rows(storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock) -> tuple[str, ...]:
-    """Add records that are there to the index, in races with others until one is won; the paths of what was written."""
-    began = clock.now()
+def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
+    """The files that are sent, or compared with what lies there, before the change that names them."""
+    joined = sum(file.size for file in todo.new) <= storage.joins
+    return [file for file in todo.files if file.path in todo.lying] if joined else todo.files
+
+
+def _add_rows(
+    storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock, *, renews: bool
+) -> tuple[str, ...]:
+    """Add records that are there to the index, in races with others until one is won, and renew it where it is due.
+
+    Returns:
+        The paths of what was written.
+    """
+    began, written = clock.now(), tuple[str, ...]()
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
-                more = derived(storage, todo, "", mark)
-                if more.writes:
-                    storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
-                return tuple(write.path for write in more.writes)
+                with calls.ending(RENEWAL if renews else seconds):
+                    more = derived(storage, todo, "", mark, renews=renews)
+                    if more.writes:
+                        storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
+                written += tuple(write.path for write in more.writes)
+                if renews or not more.due:
+                    break
+                renews = True
             except (ConflictError, BusyError, UncertainError) as error:
                 pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
                 if pause is None:
                     break
                 clock.sleep(pause)
-    return ()
+    return written

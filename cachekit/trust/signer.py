@@ -36,13 +36,12 @@ from cachekit.whose import open_judged
 if TYPE_CHECKING:
     import subprocess
 
-INSTALL = 'install OpenSSH 8.1 or later, or: pip install "cachekit-neuron[sign]"'
 _PROGRAM = "ssh-keygen"
 _SECONDS = 120.0  # for somebody to touch a hardware key, or to type a passphrase
 _NO_SUCH_OPTION = b"unknown option"  # what ssh-keygen before 8.1 says of -Y
 _NO_USER = b"No user exists for uid"  # what it says before anything else to a user without a name [ssh-keygen.c, main]
 _DOES_NOT_HOLD = b"Could not verify signature"  # its verdict, on its output; other failures have the same exit code
-_NAME = 'pip install "cachekit-neuron[sign]", or give this user a line in /etc/passwd'
+_INSTALL, _NAME = "install OpenSSH 8.1 or later", "give this user a line in /etc/passwd"
 _HELD: set[bytes] = set()  # signatures that held; one that did not is asked again
 
 
@@ -157,11 +156,11 @@ def holds(key: PublicKey, blob: bytes, message: bytes) -> bool:
 
 
 class _UselessError(Exception):
-    """ssh-keygen cannot be asked: why, and what to do about it."""
+    """ssh-keygen cannot be asked: why, and what to do about it; for ed25519 a package helps, too."""
 
-    def __init__(self, why: str, hint: str) -> None:
+    def __init__(self, why: str, mend: str) -> None:
         super().__init__(why)
-        self.hint = hint
+        self.mend, self.hint = mend, f'{mend}, or: pip install "cachekit-neuron[sign]"'
 
 
 class _Keyed(Struct, frozen=True):
@@ -205,7 +204,7 @@ def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
 def _sign_by_cryptography(key: PublicKey, setting: str, message: bytes, useless: _UselessError) -> bytes:
     """A signature with an ed25519 key in a file or a variable."""
     if key.kind != ED25519:
-        raise _refused(setting, f"{useless}, and without it only {ED25519} keys sign", useless.hint)
+        raise _refused(setting, f"{useless}, and without it only {ED25519} keys sign", useless.mend)
     try:
         from cryptography.hazmat.primitives.serialization import load_ssh_private_key
     except ImportError:
@@ -247,9 +246,9 @@ def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool:
         command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
         done = _run(command, handles)
     if done is None:
-        raise _UselessError(_last_words(done), INSTALL)
+        raise _UselessError(_last_words(done), _INSTALL)
     if done.returncode and _DOES_NOT_HOLD not in done.stdout:
-        raise _UselessError(_last_words(done), INSTALL)
+        raise _UselessError(_last_words(done), _INSTALL)
     return done.returncode == 0
 
 
@@ -259,6 +258,12 @@ def _ask_cryptography(parsed: sshsig.Parsed, message: bytes, useless: _UselessEr
     Raises:
         UsageError: The package is missing, or this is not ed25519.
     """
+    if parsed.key.kind != ED25519:
+        raise UsageError(
+            f"the signature of a {parsed.key.kind} key cannot be checked on this machine",
+            cause=f"{useless}, and without it only those of {ED25519} keys can",
+            hint=useless.mend,
+        )
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -266,12 +271,6 @@ def _ask_cryptography(parsed: sshsig.Parsed, message: bytes, useless: _UselessEr
         raise UsageError(
             "signatures cannot be checked on this machine", cause=_neither(useless), hint=useless.hint
         ) from None
-    if parsed.key.kind != ED25519:
-        raise UsageError(
-            f"the signature of a {parsed.key.kind} key cannot be checked on this machine",
-            cause=f"{useless}, and without it only those of {ED25519} keys can",
-            hint=useless.hint,
-        )
     try:
         Ed25519PublicKey.from_public_bytes(parsed.key.blob[-32:]).verify(
             parsed.signature, sshsig.signed(message, parsed.hash)
@@ -299,7 +298,7 @@ def _run(command: list[str], handles: tuple[int, ...]) -> subprocess.CompletedPr
     import subprocess
 
     if not which(_PROGRAM):
-        raise _UselessError("there is no ssh-keygen", INSTALL)
+        raise _UselessError("there is no ssh-keygen", _INSTALL)
     try:
         done = subprocess.run(
             [_PROGRAM, *command],
@@ -312,7 +311,7 @@ def _run(command: list[str], handles: tuple[int, ...]) -> subprocess.CompletedPr
     except subprocess.TimeoutExpired:
         return None
     if done.returncode and _NO_SUCH_OPTION in done.stderr:
-        raise _UselessError("ssh-keygen is older than OpenSSH 8.1", INSTALL)
+        raise _UselessError("ssh-keygen is older than OpenSSH 8.1", _INSTALL)
     if done.returncode and _NO_USER in done.stderr:
         raise _UselessError(_last_words(done), _NAME)
     return done

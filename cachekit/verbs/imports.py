@@ -238,7 +238,7 @@ class CacheSource:
     @property
     def origin(self) -> Origin:
         """Of what was opened so far."""
-        return Origin(self._folder, "all" if self._strange else "owner")
+        return Origin(str(Path(self._folder).absolute()), "all" if self._strange else "owner")
 
     def open(self, path: Path, flags: int) -> int:
         """Open a file to be read.

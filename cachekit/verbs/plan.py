@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
@@ -176,7 +177,7 @@ def plans(
     found: Mapping[str, Found] = {}
     if remotes is not None:
         own = [one for one in wanted if here[one.place] is None]
-        remotes.patience.stake = _at_stake(own, store) if remotes and absent else 0.0
+        remotes.patience.stake = cache(partial(_at_stake, own, store)) if absent else lambda: 0.0
     if remotes and absent:
         found = remotes.find_all(absent, anew=anew)
     planned = []

@@ -334,7 +334,6 @@ def check(file: Path, text: str) -> None:
             mine = config_files.parse(config_files.text_of(own), own).get("trust", {})
             if found := config_trust.clash(mine, table):
                 raise found
-            config_trust.merged(mine, table)
     except ValueError as error:
         raise UsageError(
             f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"

@@ -21,7 +21,7 @@ class MemoryRemote:
     """
 
     public = private = False
-    untold, copies = "", Copies()
+    untold, copies, joins = "", Copies(), -1
 
     def check(self, paths):
         """Nobody owns a file of it."""

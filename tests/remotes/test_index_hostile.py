@@ -81,15 +81,16 @@ def test_one_that_somebody_spoilt_leads_nowhere_and_the_next_push_replaces_it(tm
         assert search(wish(wanted), again.store, again.session.remotes).nearest.known.key == near[0].key
 
 
-def costly(rows, **more):
-    """A document of so many rows, with more columns."""
+def costly(rows, older="", **more):
+    """A document of so many rows, beside older ones perhaps, with more columns."""
     columns = {
         "key": [[f"{number:016x}" for number in range(rows)], []],
         "directory": [["inductor-2"], [0] * rows],
         "model_type": [["bert"], [0] * rows],
         **more,
     }
-    return msgspec.json.encode({"schema": 1, "change": "a" * 12, "unread": 0, "rows": rows_of(columns)})
+    head = {"schema": 2 if older else 1, "change": "a" * 12, "unread": 0, "older": older}
+    return msgspec.json.encode({**head, "rows": rows_of(columns)})
 
 
 def ingredients(count, rows, values):
@@ -100,6 +101,7 @@ def test_what_would_take_much_memory_and_time_is_no_index():
     """A small document may hold millions of values: 8 MB of them took 2.4 GB and 30 s."""
     for document in (
         costly(50_000),
+        costly(5_000, "0" * 64),  # a push renews it at 300, and each row is compared with the older one
         costly(9, x=[[0] * 3_000_000, [0] * 9]),
         costly(9, x=[[[[]] * 100_000], [0] * 9]),
         costly(9, x=[[[{}] * 30_000], [0] * 9]),

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.remotes import derived, index, layout, nearest_on
+from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.nearest import search
 from cachekit.remotes.nearest_on import by_key
@@ -19,9 +20,10 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
     wanted,
     yesterday,
 )
+from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
-from tests.remotes.watched_storages import Counted
+from tests.remotes.watched_storages import Broken, Counted
 from tests.support.standins import Watched
 
 
@@ -126,3 +128,67 @@ def test_many_that_push_at_once_to_a_long_index_lose_nothing(tmp_path, wanted, b
     made, shared = others(wanted, 12), bucket()
     push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
+
+
+@pytest.mark.feature("R7")
+def test_a_push_says_what_it_has_before_it_lists_the_records_which_may_take_too_long(
+    tmp_path, wanted, bucket, monkeypatch
+):
+    monkeypatch.setattr(derived, "SHORT", LONG)
+    made = others(wanted, 21)
+    fill_whole(tmp_path / "ann", bucket(), made[:20])
+    said, _ = index.recent(bucket(), "")
+    assert said.older
+    plant(bucket(), index.encode(structs.replace(said, listed=said.listed - index.DAY)))
+    fill_whole(tmp_path / "bob", Broken(bucket(), "list"), made[20:])
+    assert keys(there(bucket())) == firsts(made)
+    assert not there(bucket()).speaks_for_all(bucket())
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A bucket of the Hub, where the last writer wins. A look counts for as long as a busy machine may take."""
+    monkeypatch.setattr(hub_bucket, "FRESH", 60.0)
+    with bucket_hub(tmp_path / "hub") as hub:
+        yield hub
+
+
+@pytest.mark.feature("R7")
+def test_a_push_to_a_bucket_of_the_hub_with_many_records_asks_little(tmp_path, wanted, hub, monkeypatch):
+    monkeypatch.setattr(derived, "SHORT", LONG)
+    made = others(wanted, 22)
+    fill_whole(tmp_path / "ann", make_storage(hub), made[:20])
+    fill_whole(tmp_path / "ann", make_storage(hub), made[20:21])
+    hub.log.clear()
+    near, contents = made[21]  # a module that the others do not have
+    module = structs.replace(near.modules[0], name="standin-1/MODULE_9+9")
+    fill_whole(tmp_path / "bob", make_storage(hub), [(structs.replace(near, modules=(module,)), contents)])
+    requests = [entry for entry in hub.requests if entry.kind != "xet" and "/xet-write-token" not in entry.path]
+    assert len(requests) <= 6, [entry.path for entry in requests]
+    assert keys(there(make_storage(hub))) == firsts(made)
+    assert [entry.path for entry in requests if "/tree/" in entry.path and "records" in entry.path] == []
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("short", [LONG, derived.SHORT], ids=["two documents", "one"])
+def test_a_row_that_a_race_lost_in_a_bucket_of_the_hub_is_added_by_the_next_push(
+    tmp_path, wanted, hub, monkeypatch, short
+):
+    monkeypatch.setattr(derived, "SHORT", short)
+    fast, slow, last, *first = others(wanted, 23)
+    fill_whole(tmp_path / "ann", make_storage(hub), first)
+
+    class Late(Counted):
+        def commit(self, change, revision):
+            if "late" not in self.calls and layout.INDEX in {write.path for write in change.writes}:
+                self.calls.append("late")
+                fill_whole(tmp_path / "bob", make_storage(hub), [fast])
+            return self._storage.commit(change, revision)
+
+    fill_whole(tmp_path / "carl", Late(make_storage(hub)), [slow])
+    assert keys(there(make_storage(hub))) == firsts([*first, slow]), "nothing compares"
+    fill_whole(tmp_path / "dora", make_storage(hub), [last])
+    assert keys(there(make_storage(hub))) == firsts([*first, fast, slow, last])
+    fill_whole(tmp_path / "ann", make_storage(hub), [made_from(wanted)])
+    left = list(make_storage(hub).list(layout.NEW, ""))
+    assert len(left) <= 1, "names of which the index has the rows are removed"

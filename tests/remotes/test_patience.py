@@ -60,7 +60,7 @@ def asking(times, stake=None, most=MOST, **options):
     clock = Passing()
     storage = Failing(times, clock=clock, **options)
     patience = Patience(most, clock=clock)
-    patience.stake = stake
+    patience.stake = lambda: stake
     return storage, patient(storage, patience), patience, clock
 
 
@@ -317,6 +317,20 @@ def test_a_record_that_came_with_other_bytes_is_read_once_more(team, hub):
     bob = team("bob")
     assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
     assert not bob.told("remote.damaged")
+
+
+@pytest.mark.feature("R6")
+@pytest.mark.parametrize(
+    "answer",
+    [{"body": "<html>log in</html>", "headers": {"Content-Type": "text/html"}}, {"body": "", "headers": {"ETag": ""}}],
+    ids=["a page", "nothing"],
+)
+def test_what_a_proxy_answers_for_every_file_is_no_damage_of_the_remote(team, hub, answer):
+    hub.fault("rewrite", "GET */resolve/*", times=None, **answer)
+    bob = team("bob")
+    _, code, found = timed(lambda: warm(bob.session, bob.prepare(), require_warm=True))
+    assert (code, bob.told("remote.damaged")) == (7, [])
+    assert "proxies" in found.hint
 
 
 def test_a_fetch_that_takes_longer_than_the_compile_is_given_up(team, hub, monkeypatch):

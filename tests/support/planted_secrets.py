@@ -177,6 +177,7 @@ PLAIN_WORDS = [
     "jinaai/jina_embeddings_v2_base_code_with_a_long_name_2024_11_of_the_team_and_more", "patterns_of_a1b2." + "c" * 64,
     "napi_create_external_arraybuffer_of_the_module_v2_and_more", "csk-" + "abcd" * 12, "EAAAAAAACgAMAAoABgAIAAwA" * 3,
     "4b1d" + "0a" * 18, "4b1d" + "0a" * 19, "4b1d" + "0a" * 30, "ATBB" + "ABCD" * 9, "sk_learn_of_a1b2c3",
+    "sort.py --key validation_loss", "sort.py --key Layer12Loss", "read.py runs.zip -P 4", "sqlplus /nolog @runs.sql",
     "sqrt_of_a_b", "A3-LARGE-MODEL", "sb_secret_santa", "tvly-the-name-of-a-model-with-many-words", "mlp.st.weight_0",
     "C:\\x1b\\[m and \\/ and \\u0041", "\x1b[32mepoch\x1b[0m: 3", '{"a": "\\u003ctoken\\u003e"}',
     "machine learning: login failed, password incorrect", "redis-cli -h host ping", "openssl rsa -passin file:pw",

@@ -216,11 +216,13 @@ def test_settings_that_others_can_write_to_are_not_read(files, tmp_path, way):
 
 
 @ROOT_ONLY
-def test_no_command_is_named_that_does_not_keep_a_folders_owner_from_moving_settings_there(public, tmp_path):
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_settings_in_a_strangers_folder_are_not_read_who_can_move_files_there(public, tmp_path, mode):
+    """No command is named: none keeps the folder's owner from it."""
     (theirs := public / "theirs").mkdir()
     (theirs / "ours").mkdir()
     (theirs / "ours/cachekit.toml").write_text("")
-    theirs.chmod(0o777)
+    theirs.chmod(mode)
     os.chown(theirs, ONE, ONE)
     (tmp_path / "cachekit.toml").symlink_to(theirs / "ours/cachekit.toml")
     with pytest.raises(UsageError, match="is not read") as raised:
@@ -244,6 +246,27 @@ def test_a_line_of_the_users_that_cannot_be_read_is_not_hidden_by_the_projects(f
     project = f'[trust.revoked]\nkeys = []\nbefore = "2020-01-01"\n[trust.signers.alice]\nkey = "{line(0)}"\n'
     with pytest.raises(UsageError, match="trust"):
         files(user, project)
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_beside_what_another_user_put_in_the_place_of_settings_an_own_file_counts(public, what):
+    (public / "work").mkdir()
+    path = public / "cachekit.toml"
+    path.mkdir() if what == "folder" else path.symlink_to("/away")
+    os.chown(path, ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError) as raised:
+        config.load(cwd=public / "work")
+    assert "a cachekit.toml of your own, which may be empty" in raised.value.hint
+    (public / "work/cachekit.toml").write_text("")
+    config.load(cwd=public / "work")
+
+
+def test_a_signers_key_that_is_none_is_told_where_settings_are_shown(files, tmp_path, monkeypatch):
+    files("", '[trust.signers.ann]\nkey = "ssh-ed25519 AAAA"\n')
+    monkeypatch.chdir(tmp_path / "project")
+    with pytest.raises(UsageError, match=r"trust\.signers\.ann\]: its key cannot be used"):
+        Cache().settings()
 
 
 @pytest.mark.feature("T5")

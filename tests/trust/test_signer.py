@@ -197,9 +197,10 @@ def test_other_kinds_of_keys_need_ssh_keygen(tmp_path, monkeypatch, kind):
     assert holds(found.key, made, MESSAGE)
     assert not holds(found.key, made, MESSAGE + b" ")
     only("cryptography", monkeypatch)
-    with pytest.raises(UsageError, match="cannot be checked"):
+    with pytest.raises(UsageError, match="cannot be checked") as unchecked:
         holds(found.key, made, MESSAGE + b" ")
     assert "only ssh-ed25519 keys sign" in refused(str(path)).cause
+    assert {unchecked.value.hint, refused(str(path)).hint} == {"install OpenSSH 8.1 or later"}, "the package helps not"
 
 
 # Where the key is

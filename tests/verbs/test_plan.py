@@ -68,6 +68,18 @@ def test_what_could_not_be_asked_is_no_miss(tmp_path, log):
     assert planned(plan(carl.prepare(), carl.store, carl.session.remotes)).status == "hit"
 
 
+def test_for_a_hit_on_a_remote_the_own_records_are_not_looked_through(tmp_path):
+    (tmp_path / "shared").mkdir()
+    remote = (FolderStorage(tmp_path / "shared"), "rw")
+    ann, bob = Watched(tmp_path / "ann", shared=[remote]), Watched(tmp_path / "bob")
+    warm(ann.session, ann.prepare())
+    warm(bob.session, bob.prepare(recipe(16)))
+    bob = Watched(tmp_path / "bob", shared=[remote])
+    bob.store.layout.index.unlink(missing_ok=True)
+    assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
+    assert not bob.store.layout.index.exists()
+
+
 def test_a_record_that_says_what_it_lacks_is_a_miss_for_plan_and_train(home, log, output, monkeypatch):
     watched = Watched(home)
     warm(watched.session, watched.prepare())

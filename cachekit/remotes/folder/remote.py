@@ -401,12 +401,12 @@ def _batches(paths: Sequence[str]) -> Iterator[Sequence[tuple[str, ...]]]:
 
 
 def opened(address: str, options: Mapping[str, str]) -> FolderStorage:  # noqa: ARG001 - as every kind of remote
-    """The remote in a folder: a path, or `file://` and one; it has no options.
+    """The remote in a folder: a path, or `file://` and one, noted whole; it has no options.
 
     Raises:
         UsageError: It is in a home directory that is not known.
     """
-    return FolderStorage(named(address.removeprefix("file://")))
+    return FolderStorage(named(address.removeprefix("file://")).absolute())
 
 
 def _can_be_held(steps: tuple[str, ...]) -> bool:

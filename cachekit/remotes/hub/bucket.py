@@ -3,8 +3,9 @@
 A bucket has no versions, no commits and no conditions: the last writer of a path wins, and a change of several files
 is one request, carried out in its order, but no transaction. So:
 
-- Nothing is overwritten knowingly: before a write one request asks for the states it builds on. Between that and the
-  write somebody else may still be faster; `compares` is false, and leases are taken another way.
+- Nothing is overwritten knowingly: before a write one request asks for the states it builds on, unless the last second
+  told them. Between that and the write somebody else may still be faster; `compares` is false, and leases are taken
+  another way.
 - The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
   nothing whether there are different bytes at an artifact's path. `Entry.digests` stays empty.
 - A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
@@ -13,8 +14,10 @@ is one request, carried out in its order, but no transaction. So:
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,7 @@ from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLarge
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.layout import check, is_good
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
+from cachekit.remotes.port import ABSENT, ANY, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
+FRESH = 1.0  # seconds for which a look counts: a change takes about as long to arrive there
 
 
 class BucketStorage(Storage):
@@ -50,6 +54,7 @@ class BucketStorage(Storage):
 
     compares = False
     batch = BATCH
+    joins = 1 << 20
     lines = LINES
     staging = STAGING
 
@@ -68,10 +73,12 @@ class BucketStorage(Storage):
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
         self._client = Client(self.name, endpoint or None, token, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
+        self._looks: dict[str, tuple[float, Entry | None, str]] = {}  # when, and what was there
         self._info: Any = None  # what the Hub says of the bucket
 
     def revision(self) -> str:
         """Nothing: there are no versions. The first time it is found out whether anybody can read it; one request."""
+        self._looks.clear()
         self._said()
         return ""
 
@@ -115,21 +122,30 @@ class BucketStorage(Storage):
             for item in self._client.each(tree, self._client.call(missing=True)):
                 # A server may take the folder for the beginning of a name.
                 if item.type == "file" and item.path.startswith(below) and is_good(item.path):
-                    yield self._entry(item)
+                    entry = self._entry(item)
+                    self._looks[entry.path] = (time.monotonic(), entry, str(item.xet_hash or ""))
+                    yield entry
         except FileNotFoundError:
             return
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
-        """A document; two requests."""
+        """A document; two requests, and none where a fresh look says that it is what is known to lie there."""
+        seen, there, token = self._looks.get(path, (-math.inf, None, ABSENT))
+        copy = self.copies.get(path) if there else None
+        if time.monotonic() - seen < FRESH and copy is not None and len(copy) <= limit and self._is(copy, token):
+            return Document(copy, token)
         call = self._client.call(streams=True, missing=True)
+        begun = time.monotonic()
         try:
             data, token, _ = self._client.document(self._address(path), path, limit, call)
         except FileNotFoundError:
+            self._looks[path] = (begun, None, ABSENT)
             return None
         except TooLargeError as error:
             error.token = error.token or self._token(path)
             raise
         token = token or self._token(path)
+        self._looks[path] = (begun, Entry(path, len(data)), token)
         return Document(data, token) if token else None
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -141,8 +157,8 @@ class BucketStorage(Storage):
         return f"{self._client.endpoint}/buckets/{self._bucket}/resolve/{quote(self._below + path, safe='')}"
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
-        """Send files: one request to look, one for each batch that is not there."""
-        there = self._look([file.path for file in files])
+        """Send files: one request to look, unless the last one is fresh, and one for each batch that is not there."""
+        there = self._look([file.path for file in files], FRESH)
         self._compare([file for file in files if file.path in there], there)
         for batch in _batches([file for file in files if file.path not in there]):
             size = sum(file.size for file in batch)
@@ -151,28 +167,37 @@ class BucketStorage(Storage):
                 self._batch(sources, [], size, patience=PATIENCE)
             except UncertainError as error:
                 raise RemoteError(f"files cannot be sent to {self.name}", cause=error.cause) from None
+            finally:
+                self._looks.clear()
             tell(size)
         self._sent.update((file.path, file.sha256) for file in files)
 
     def commit(self, change: Commit, revision: str) -> str:
-        """A look, and one request for all documents, in their order."""
+        """A look, unless the last one is fresh; and one request for all documents, in their order, after few files."""
         check([write.path for write in change.writes])
-        if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
-            self.upload(missing, revision, lambda _: None)
-        there = self._look([write.path for write in change.writes])
+        files = [file for file in change.files if (file.path, file.sha256) not in self._sent]
+        if sum(file.size for file in files) > self.joins:
+            self.upload(files, revision, lambda _: None)
+            files = []
+        paths = [write.path for write in change.writes if write.data is None or write.token != ANY]
+        there = self._look([*(file.path for file in files), *paths], FRESH)
+        self._compare([file for file in files if file.path in there], there)
         for write in change.writes:
-            if there.get(write.path, (None, ABSENT))[1] != write.token:
+            if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
-        add: Sequence[tuple[bytes, str]] = [
-            (write.data, self._below + write.path) for write in change.writes if write.data is not None
-        ]
+        add: list[tuple[Path | bytes, str]] = []
+        add += [(_source(file), self._below + file.path) for file in files if file.path not in there]
+        add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in there]
         if add or delete:
             try:
-                self._batch(add, delete, sum(len(data) for data, _ in add))
+                size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)
+                self._batch(add, delete, size)
             except UncertainError:
                 if not self._is_there(change.writes):
                     raise
+            finally:
+                self._looks.clear()
         return ""
 
     def _batch(
@@ -196,11 +221,16 @@ class BucketStorage(Storage):
         call = self._client.call(uploads=True, slack=size, patience=patience, again=frozenset({"POST"}))
         self._client.send(lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call)
 
-    def _look(self, paths: Sequence[str]) -> dict[str, tuple[Entry, str]]:
-        """The files that exist, with their Xet hashes."""
+    def _look(self, paths: Sequence[str], fresh: float = 0.0) -> dict[str, tuple[Entry, str]]:
+        """The files that exist, with their Xet hashes; what was seen so many seconds ago counts."""
         check(paths)
+        since = time.monotonic() - fresh
+        known = {path: self._looks[path] for path in paths if fresh and path in self._looks}
+        if all(path in known and known[path][0] >= since for path in paths):
+            return {path: (entry, token) for path, (_, entry, token) in known.items() if entry}
         wanted = [self._below + path for path in dict.fromkeys(paths)]
         found: dict[str, tuple[Entry, str]] = {}
+        now = time.monotonic()
         for at in range(0, len(wanted), BATCH):
 
             def infos(api: Any, batch: Sequence[str] = wanted[at : at + BATCH]) -> Sequence[Any]:
@@ -209,6 +239,7 @@ class BucketStorage(Storage):
             for info in self._client.ask(infos):
                 entry = self._entry(info)
                 found[entry.path] = (entry, str(info.xet_hash or ""))
+        self._looks |= {path: (now, *found.get(path, (None, ABSENT))) for path in paths}
         return found
 
     def _token(self, path: str) -> str:
@@ -219,6 +250,13 @@ class BucketStorage(Storage):
             raise IntegrityError(f"{self.name}: {info.path} has no size")
         return Entry(info.path.removeprefix(self._below), info.size)
 
+    def _is(self, data: bytes, token: str) -> bool:
+        """Whether a token is that of these bytes, as far as the client can compute it."""
+        with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
+            path = Path(folder, "copy")
+            path.write_bytes(data)
+            return _xet_hashes([path]) == [token]
+
     def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
         """Raise where other bytes than these lie at one of the paths.
 
@@ -228,6 +266,8 @@ class BucketStorage(Storage):
         for file in files:
             if there[file.path][0].size != file.size:
                 raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
+        if not files:
+            return
         with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
             paths = []
             for number, file in enumerate(files):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -82,6 +83,7 @@ class Body:
             token; empty where the Hub itself answered.
 
     Raises:
+        RemoteError: It is none of the Hub's: a page of a proxy, or of a login.
         Exception: Whatever the client raises.
     """
 
@@ -102,6 +104,7 @@ class Body:
             try:
                 if self._response.status_code != 416:  # noqa: PLR2004
                     hf_raise_for_status(self._response)
+                self._check()
             except BaseException:
                 self.close()
                 raise
@@ -135,6 +138,17 @@ class Body:
     def close(self) -> None:
         """Give the connection back."""
         self._response.close()
+
+    def _check(self) -> None:
+        """The Hub names the contents of each file, and serves none as a page."""
+        page = self._response.headers.get("Content-Type", "").startswith("text/html")
+        own = urlsplit(str(self._response.url)).netloc == self._call.host
+        if page or (own and not (self._said("ETag") or self._said("X-Linked-Etag"))):
+            raise RemoteError(
+                f"{self._call.host or 'the Hub'} did not send the file that was asked for",
+                cause="a web page came" if page else "an answer without ETag came, which is none of the Hub's",
+                hint="check the network, HF_ENDPOINT, proxies",
+            )
 
     def _said(self, header: str) -> str:
         """What the Hub, or where it sent us, says first of the file."""
