@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit import files, whose
+from cachekit import files, path_steps, whose
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
-from cachekit.writers import check_name, check_writers
+from cachekit.writers import ELSEWHERE, check_name, check_writers
 
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 FILE, FOLDER = 0o644, 0o755  # of settings: what others can write to is refused
@@ -52,6 +52,8 @@ def read_toml(path: Path) -> dict[str, Any]:
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
+        with suppress(OSError):
+            hint = hint if path_steps.is_mine(path.lstat()) else ELSEWHERE
         cause = f"it leads to {path.readlink()}: {cause_of(error)}" if path.is_symlink() else cause_of(error)
         raise UsageError(f"{path} cannot be read", cause=cause, hint=hint) from error
 

@@ -13,6 +13,8 @@ from msgspec import structs
 from cachekit import path_steps, whose
 from cachekit.errors import UsageError
 
+ELSEWHERE = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
+
 
 def check_writers(
     path: Path,
@@ -63,7 +65,7 @@ def check_writers(
         cause = planted.why
         hint = "check what the file says; then make a copy of your own, or work in the folder of somebody you trust"
         if settings and not own:
-            hint = "work elsewhere, or put a cachekit.toml of your own, which may be empty, where you work"
+            hint = ELSEWHERE
     elif strangers and (own or not whose.shared_with(strangers, folder)):
         cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "check what the file says; then remove it, make a copy of your own, or work in another folder"

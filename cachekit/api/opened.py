@@ -51,7 +51,7 @@ def variant(recipe: AnyRecipe) -> Variant:
     return recipe if isinstance(recipe, Variant) else Variant(recipe)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # which `Cache` has: to make them takes 2 ms
 class Opened:
     """The options of a `Cache`, and what is made of them; see there."""
 

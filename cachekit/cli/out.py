@@ -13,10 +13,9 @@ import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, field, structs
 
 from cachekit import files, redact
 from cachekit.errors import CachekitError, UsageError
@@ -41,8 +40,7 @@ _INDENT = "  "  # of JSON
 _PART = 100  # things of a list that are made JSON at once
 
 
-@dataclass(slots=True)
-class _Style:
+class _Style(Struct):
     format: str = "human"
     quiet: bool = False
     verbose: int = 0

@@ -248,6 +248,20 @@ def test_a_line_of_the_users_that_cannot_be_read_is_not_hidden_by_the_projects(f
         files(user, project)
 
 
+@ROOT_ONLY
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_beside_what_another_user_put_in_the_place_of_settings_an_own_file_counts(public, what):
+    (public / "work").mkdir()
+    path = public / "cachekit.toml"
+    path.mkdir() if what == "folder" else path.symlink_to("/away")
+    os.chown(path, ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError) as raised:
+        config.load(cwd=public / "work")
+    assert "a cachekit.toml of your own, which may be empty" in raised.value.hint
+    (public / "work/cachekit.toml").write_text("")
+    config.load(cwd=public / "work")
+
+
 def test_a_signers_key_that_is_none_is_told_where_settings_are_shown(files, tmp_path, monkeypatch):
     files("", '[trust.signers.ann]\nkey = "ssh-ed25519 AAAA"\n')
     monkeypatch.chdir(tmp_path / "project")
