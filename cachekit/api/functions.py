@@ -139,7 +139,7 @@ def environment_warnings() -> list[str]:
         version, place = other
         told.append(
             f"{place} has {OTHER} {version}, another project that is imported by the same name: one breaks the other; "
-            f"keep {OWN}: python -m pip uninstall {OTHER}, then install {OWN} again"
+            f"keep {OWN}: python -m pip uninstall {OTHER} {OWN}, then install {OWN} again"
         )
     return told
 

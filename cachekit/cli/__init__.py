@@ -8,11 +8,15 @@ import sys
 from contextlib import suppress
 from gc import freeze, set_threshold  # by their names: `cachekit.cli.upkeep` is a verb, and takes the module's place
 
-from cachekit.cli import stop
+import cachekit
 
 
 def main() -> None:
     """The `cachekit` command."""
+    if not hasattr(cachekit, "_NAMES"):
+        sys.exit(_OVERWRITTEN.format(place=cachekit.__path__[0], pip=f"{sys.executable} -m pip"))
+    from cachekit.cli import stop
+
     # Loading modules makes many objects that all live on: looking for dead ones among them takes a tenth of a start.
     set_threshold(50_000, 20, 100)
     _open_missing()
@@ -32,6 +36,13 @@ def main() -> None:
     exec("")  # noqa: S102
     freeze()  # nor among what is left at the end
     sys.exit(code)
+
+
+# Of a module that is another project's nothing can be asked: not even the words of an error.
+_OVERWRITTEN = """\
+error[overwritten]: {place} has files of another project in place of some of ours
+  cause: the project called cachekit on PyPI is imported by the same name as cachekit-neuron
+  hint: {pip} uninstall cachekit cachekit-neuron, then install cachekit-neuron again"""
 
 
 def _end(code: int) -> None:

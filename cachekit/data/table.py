@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -149,12 +149,14 @@ def _values(text: str, width: int, place: int, delimiter: str) -> list[str] | No
         text = text.replace("\r\n", "\n")
     text = text.removesuffix("\n")
     lines = text.count("\n") + 1
-    if width == 2 and '"' not in text:  # noqa: PLR2004 - as many delimiters as lines, so that each line may have one
-        found: list[str] = _edge(delimiter, first=place == 0).findall(f"\n{text}\n")
-        if len(found) == lines == text.count(delimiter):
-            return found
+    if width == 2 and (of_two := _of_two(text, lines, place, delimiter)):  # noqa: PLR2004
+        return of_two
+    if '"' not in text:
+        rows = text.split("\n")
+        if set(map(str.count, rows, repeat(delimiter))) == {width - 1}:
+            return [one.split(delimiter, place + 1)[place] for one in rows]
     row = _row(width, place, delimiter)
-    found = row.findall(text)
+    found: list[str] = row.findall(text)
     # Where each line is a row, nothing was passed over; else there must be no more than line ends beside the rows.
     if len(found) != lines and row.sub("", text).strip("\n"):
         return None
@@ -164,11 +166,27 @@ def _values(text: str, width: int, place: int, delimiter: str) -> list[str] | No
     return found
 
 
+def _of_two(text: str, lines: int, place: int, delimiter: str) -> list[str] | None:
+    """The first or the last of two values in each line, where either all values are quoted or none is; else None.
+
+    Where each line has one, and all lines have no more delimiters, or quotes, than that takes, none has another form:
+    what is looked for takes the quotes at the line's ends, one of them with the line before or after.
+    """
+    quote, each = ('"', 4) if text[:1] == '"' else (delimiter, 1)
+    if text.count(quote) != each * lines or (quote != '"' and '"' in text) or (quote == '"' != text[-1:]):
+        return None
+    mark, end = (f'"{delimiter}"', '"\n"') if quote == '"' else (delimiter, "\n")
+    inner = text[1:-1] if quote == '"' else text
+    first = place == 0
+    found: list[str] = _edge(mark, end, first=first).findall(f"{end}{inner}" if first else f"{inner}{end}")
+    return found if len(found) == lines else None
+
+
 @cache
-def _edge(delimiter: str, *, first: bool) -> re.Pattern[str]:
-    """The first or the last value of a line without quotes; fast, as it begins with a character that is looked for."""
-    value, mark = f"([^{re.escape(delimiter)}\n]*)", re.escape(delimiter)
-    return re.compile(f"\n{value}{mark}" if first else f"{mark}{value}\n")
+def _edge(mark: str, end: str, *, first: bool) -> re.Pattern[str]:
+    """The first or the last value of a line; fast, as it begins with characters that are looked for."""
+    value = f"([^{re.escape(mark[0])}\n]*)"
+    return re.compile(f"{end}{value}{re.escape(mark)}" if first else f"{re.escape(mark)}{value}{end}")
 
 
 @cache

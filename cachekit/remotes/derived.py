@@ -3,8 +3,8 @@
 Where commits are scarce the history has the rows of the last pushes, and the index, which is long, is renewed seldom.
 Elsewhere each push writes it. Where an index of some length would be fetched and sent over a line, it lies in two
 documents: each push writes the short one, and the one with older rows is renewed when that has become long. Where no
-swap tells who was faster, a push also puts the name of its record beside the index, and removes the names whose rows
-it finds there: what is left are rows that a race lost, and the next push adds them.
+swap tells who was faster, a push also puts the name of its record beside the index, where it stays for some pushes: the
+next ones add the rows of those that the index lacks, which a race lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from cachekit.remotes.survey import Budget, Survey
 
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
-SHORT = 16 << 10  # bytes of an index: about 300 records
+SHORT = 16 << 10  # bytes of an index: 300 to 600 records
+KEPT = 16  # rows whose names stay beside the index: who is that slow, or stopped, may still write an old one
 
 
 class Derived(Struct, frozen=True):
@@ -106,8 +107,8 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    rows = [*_lost(storage, revision, known, named), *_fresh(todo, known)]
-    renewed = structs.replace(known.with_(rows), change=mark)
+    renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
+    renewed = renewed.with_(_fresh(todo, known))
     document, files = index.encode(renewed), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
@@ -137,10 +138,10 @@ def _added(
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = recent.with_([*_lost(storage, revision, known, named), *_fresh(todo, known)])
+    renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
     document = index.encode(structs.replace(renewed, change=mark))
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
-    due = len(document) > SHORT or not recent.speaks_for_all(storage)
+    due = len(document) > SHORT or not renewed.speaks_for_all(storage)
     return Derived((*writes, *_names(storage, todo, known, named)), due=due)
 
 
@@ -152,19 +153,25 @@ def _named(storage: Storage, revision: str) -> dict[str, str]:
     return {path: index.short_path(place) for path, place in listed.items() if place}
 
 
-def _lost(storage: Storage, revision: str, known: RemoteIndex, named: Mapping[str, str]) -> list[Known]:
-    """The rows of records whose names lie beside an index that lacks them."""
+def _with_lost(
+    storage: Storage, revision: str, recent: RemoteIndex, known: RemoteIndex, named: Mapping[str, str]
+) -> RemoteIndex:
+    """A part of an index with the rows of records whose names lie beside it, and which the whole index lacks."""
     places = [layout.new_place(path) for path, short in named.items() if short not in known.paths]
     listing = [Entry(layout.record_path(place), 0) for place in places if place]
-    return list(Survey(storage, revision, Budget(), RemoteIndex()).read(listing).rows()) if listing else []
+    if not listing:
+        return recent
+    found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)
+    return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
 
 
 def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
-    """The names to write, and to remove: those whose rows were there when this push looked."""
+    """The names to write, and to remove: those whose rows were there when this push looked, all but the last ones."""
     if storage.compares or storage.lines == 1:
         return []
     new = [layout.new_path(one.record.place) for one in todo.rows]
-    old = [path for path, short in named.items() if short in there.paths and path not in new]
+    first = set(there.in_order[:-KEPT])
+    old = [path for path, short in named.items() if short in first and path not in new]
     return [*(Write(path, b"{}\n", ANY) for path in new), *(Write(path, None, ANY) for path in old)]
 
 

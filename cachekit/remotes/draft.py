@@ -174,7 +174,7 @@ class Comparison:
         most = LOOKED_AT + (len(files.keys() - old) if old else 0)
         wanted = wanted if self._read else wanted[: max(0, min(most, self._storage.batch - len(documents) - FEW))]
         self._looked_at = set(wanted)
-        derived = [layout.INDEX, layout.CARD] if revision else []
+        derived = [layout.INDEX, layout.CARD] if revision or self._storage.batch > 1 else []
         there = self._stat([*sorted(documents), *wanted, *derived], revision)
         for path in wanted:
             file, offer = files[path]

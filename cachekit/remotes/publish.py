@@ -108,8 +108,7 @@ def publish(
             done = Published(todo, revision, attempt)
             sends = clock.now()
             try:
-                before = [] if _fits(storage, todo) else todo.files
-                if not (dry_run or _upload(storage, before, revision, tell, compared.taken)):
+                if not (dry_run or _upload(storage, _ahead(storage, todo), revision, tell, compared.taken)):
                     continue
             finally:  # others commit meanwhile: however long it took, there is time for the races that follow
                 began += clock.now() - sends
@@ -212,9 +211,10 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _fits(storage: Storage, todo: Draft) -> bool:
-    """Whether the files that are missing are sent with the change that names them."""
-    return not todo.lying and sum(file.size for file in todo.files) <= storage.joins
+def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
+    """The files that are sent, or compared with what lies there, before the change that names them."""
+    joined = sum(file.size for file in todo.new) <= storage.joins
+    return [file for file in todo.files if file.path in todo.lying] if joined else todo.files
 
 
 def _add_rows(

@@ -171,10 +171,9 @@ def name(_: Config) -> Iterator[Finding]:
     if other := host.other_project():
         version, place = other
         said = f"{place} has {host.OTHER} {version}, another project that is imported by the same name"
-        own = f"{sys.executable} -m pip"
-        yield Finding(
-            "problem", said, f"keep one; for this one, install {host.OWN} again after:", f"{own} uninstall {host.OTHER}"
-        )
+        # Their common files go with either of them, and pip takes what is left for a whole installation.
+        uninstall = f"{sys.executable} -m pip uninstall {host.OTHER} {host.OWN}"
+        yield Finding("problem", said, f"keep one; for this one, install {host.OWN} again after:", uninstall)
     else:
         yield Finding("ok", f"no other project is imported as {host.OTHER}")
 

@@ -13,12 +13,14 @@ from cachekit.remotes import document, layout, parts
 from cachekit.remotes.bundle_in import read_bundle
 from cachekit.remotes.bundle_out import write_bundle
 from cachekit.remotes.document import Shared
+from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import DamagedRecordError, Module, decode, sealed, serialise
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import make, member  # noqa: F401 - fixtures
+from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import serve, title
 from tests.remotes.watched_storages import Counted
 from tests.support.standins import Watched, expected, make_record, publish, served
@@ -69,6 +71,24 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(tmp_path,
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
         assert bob.session.remotes.find(made.place).shared.record == made
         assert len(make.hub.log.entries("GET */resolve/*")) == 4  # the document, and three parts
+
+
+@pytest.mark.feature("R7")
+def test_one_more_module_of_a_long_record_in_a_bucket_of_the_hub_costs_few_requests(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "MODULES", 16)
+    monkeypatch.setattr(hub_bucket, "FRESH", 60.0)  # a busy machine takes its time between a look and its use
+    made, contents = long_record(81, size=5000)
+    with bucket_hub(tmp_path / "server") as hub:
+        pushed(
+            Watched(tmp_path / "ann", shared=[(make_storage(hub), "rw")]),
+            (structs.replace(made, modules=made.modules[:80]), contents),
+        )
+        hub.log.clear()
+        pushed(Watched(tmp_path / "ann", shared=[(make_storage(hub), "rw")]), (made, contents))
+        requests = [entry for entry in hub.requests if entry.kind != "xet" and "/xet-write-token" not in entry.path]
+        assert len(requests) <= 6, [entry.path for entry in requests]
+        bob = Watched(tmp_path / "bob", shared=[(make_storage(hub), "r")])
+        assert bob.session.remotes.find(made.place).shared.record == made
 
 
 @pytest.mark.usefixtures("short_parts")

@@ -16,7 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import cachekit
 from cachekit import disk
+from cachekit.cli import main
 from cachekit.compilers import select
 from cachekit.compilers.neuron import installed
 from cachekit.errors import CompilerUnavailableError
@@ -62,7 +64,14 @@ def test_another_project_of_the_same_import_name(tmp_path):
     assert run("-q", PYTHONPATH=str(tmp_path)).err == ""
     found = json.loads(process("doctor", "--format", "json", code=1, PYTHONPATH=str(tmp_path)).out)["findings"]
     (name,) = [one for one in found if one["check"] == "import-name"]
-    assert (name["state"], name["run"].partition(" -m ")[2]) == ("problem", "pip uninstall cachekit")
+    assert (name["state"], name["run"].partition(" -m ")[2]) == ("problem", "pip uninstall cachekit cachekit-neuron")
+
+
+def test_files_of_the_other_project_over_ours_are_told_whatever_is_asked(monkeypatch):
+    """It is installed later: then `cachekit/__init__.py` is the other project's, and perhaps more."""
+    monkeypatch.delattr(cachekit, "_NAMES")
+    with pytest.raises(SystemExit, match=r"files of another project.*\n.*\n.* uninstall cachekit cachekit-neuron"):
+        main()
 
 
 def program(folder: Path, name: str) -> Path:
