@@ -3,8 +3,8 @@
 Where commits are scarce the history has the rows of the last pushes, and the index, which is long, is renewed seldom.
 Elsewhere each push writes it. Where an index of some length would be fetched and sent over a line, it lies in two
 documents: each push writes the short one, and the one with older rows is renewed when that has become long. Where no
-swap tells who was faster, a push also puts the name of its record beside the index, and removes the names whose rows
-it finds there: what is left are rows that a race lost, and the next push adds them.
+swap tells who was faster, a push also puts the name of its record beside the index, where it stays for some pushes: the
+next ones add the rows of those that the index lacks, which a race lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from cachekit.remotes.survey import Budget, Survey
 
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
-SHORT = 16 << 10  # bytes of an index: about 300 records
+SHORT = 16 << 10  # bytes of an index: 300 to 600 records
+KEPT = 16  # rows whose names stay beside the index: who is that slow, or stopped, may still write an old one
 
 
 class Derived(Struct, frozen=True):
@@ -165,11 +166,12 @@ def _with_lost(
 
 
 def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
-    """The names to write, and to remove: those whose rows were there when this push looked."""
+    """The names to write, and to remove: those whose rows were there when this push looked, all but the last ones."""
     if storage.compares or storage.lines == 1:
         return []
     new = [layout.new_path(one.record.place) for one in todo.rows]
-    old = [path for path, short in named.items() if short in there.paths and path not in new]
+    first = set(there.in_order[:-KEPT])
+    old = [path for path, short in named.items() if short in first and path not in new]
     return [*(Write(path, b"{}\n", ANY) for path in new), *(Write(path, None, ANY) for path in old)]
 
 

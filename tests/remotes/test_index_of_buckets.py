@@ -156,11 +156,12 @@ def hub(tmp_path, monkeypatch):
 @pytest.mark.feature("R7")
 def test_a_push_to_a_bucket_of_the_hub_with_many_records_asks_little(tmp_path, wanted, hub, monkeypatch):
     monkeypatch.setattr(derived, "SHORT", LONG)
-    made = others(wanted, 22)
-    fill_whole(tmp_path / "ann", make_storage(hub), made[:20])
-    fill_whole(tmp_path / "ann", make_storage(hub), made[20:21])
+    monkeypatch.setattr(derived, "KEPT", 1)
+    made = others(wanted, 23)
+    for some in (made[:20], made[20:21], made[21:22]):
+        fill_whole(tmp_path / "ann", make_storage(hub), some)
     hub.log.clear()
-    near, contents = made[21]  # a module that the others do not have
+    near, contents = made[22]  # a module that the others do not have
     module = structs.replace(near.modules[0], name="standin-1/MODULE_9+9")
     fill_whole(tmp_path / "bob", make_storage(hub), [(structs.replace(near, modules=(module,)), contents)])
     requests = [entry for entry in hub.requests if entry.kind != "xet" and "/xet-write-token" not in entry.path]
@@ -175,20 +176,23 @@ def test_a_row_that_a_race_lost_in_a_bucket_of_the_hub_is_added_by_the_next_push
     tmp_path, wanted, hub, monkeypatch, short
 ):
     monkeypatch.setattr(derived, "SHORT", short)
-    fast, slow, last, *first = others(wanted, 23)
+    monkeypatch.setattr(derived, "KEPT", 2)
+    fast, next_one, slow, last, *first = others(wanted, 24)
     fill_whole(tmp_path / "ann", make_storage(hub), first)
 
-    class Late(Counted):
+    class Late(Counted):  # a line that is slow, or a process that was stopped
         def commit(self, change, revision):
             if "late" not in self.calls and layout.INDEX in {write.path for write in change.writes}:
                 self.calls.append("late")
                 fill_whole(tmp_path / "bob", make_storage(hub), [fast])
+                fill_whole(tmp_path / "bea", make_storage(hub), [next_one])
             return self._storage.commit(change, revision)
 
     fill_whole(tmp_path / "carl", Late(make_storage(hub)), [slow])
     assert keys(there(make_storage(hub))) == firsts([*first, slow]), "nothing compares"
     fill_whole(tmp_path / "dora", make_storage(hub), [last])
-    assert keys(there(make_storage(hub))) == firsts([*first, fast, slow, last])
-    fill_whole(tmp_path / "ann", make_storage(hub), [made_from(wanted)])
+    assert keys(there(make_storage(hub))) == firsts([*first, fast, next_one, slow, last])
+    for seed in (1, 2):
+        fill_whole(tmp_path / "ann", make_storage(hub), [made_from(wanted, **{"training.seed": seed})])
     left = list(make_storage(hub).list(layout.NEW, ""))
-    assert len(left) <= 1, "names of which the index has the rows are removed"
+    assert len(left) <= 3, "names of which the index has had the rows for some pushes are removed"
