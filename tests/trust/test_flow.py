@@ -97,6 +97,29 @@ def test_the_own_record_takes_the_place_of_an_untrusted_one(alice, user, place):
     assert planned(carol).record == made
 
 
+def test_what_somebody_signed_stays_where_the_own_record_is_not_signed(alice, user, place):
+    """Who knows nobody yet takes nothing from those who believe the signer; a revoked key holds no place."""
+    carol = user("carol", trust())
+    assert warm(carol.session, carol.prepare()).compiled > 0
+    assert shared(place, alice.record).record == alice.record
+    (told,) = carol.told("push.refused")
+    assert f"signed by nobody you trust ({key(ALICE).fingerprint}), and yours is not signed" in told["cause"]
+    assert not carol.told("remote.damaged")
+    assert planned(user("dan", trust(ALICE))).hit
+    revoking = user("erin", trust(revoked={"keys": [key(ALICE).fingerprint]}))
+    made = warm(revoking.session, revoking.prepare()).record
+    assert shared(place, made).record == made
+    assert not signatures(place, made).exists()
+
+
+def test_signatures_over_a_record_go_with_it(alice, user, place):
+    """Else each costs those who believe its signer a check, of which there are few for all records of a place."""
+    bob = user("bob", trust(key=BOB))
+    made = warm(bob.session, bob.prepare()).record
+    (one,) = envelope.decode(signatures(place, made).read_bytes())
+    assert read_statement(one.payload).predicate.record == made.digest
+
+
 def test_the_nearest_record_comes_in_by_the_same_door(alice, user):
     near = recipe(16)
     reuse_bytes = alice.session.config.reuse_bytes
