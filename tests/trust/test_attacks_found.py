@@ -33,16 +33,17 @@ def test_another_users_settings_above_the_working_directory_are_not_read(tmp_pat
 
 
 @ROOT_ONLY
-def test_settings_in_a_folder_of_everybody_are_not_read_where_its_owner_is_another_user(tmp_path):
+def test_settings_in_a_folder_of_everybody_are_not_read_where_its_owner_is_another_user(tmp_path, monkeypatch):
     shared, path = tmp_path / "shared", tmp_path / "shared" / "cachekit.toml"
     (shared / "work").mkdir(parents=True)
     path.write_text(ANYBODY)
     for place in (shared, path):
         os.chown(place, ONE, ONE)
-    assert config.load(cwd=shared / "work").cache == ("local", "evil")
+    monkeypatch.chdir(shared / "work")
+    assert config.load().cache == ("local", "evil")
     shared.chmod(0o1777)
     with pytest.raises(UsageError, match="is not read"):
-        config.load(cwd=shared / "work")
+        config.load()
 
 
 @pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
@@ -165,14 +166,15 @@ def test_no_settings_are_begun_where_they_would_not_be_read(tmp_path, monkeypatc
 
 
 @ROOT_ONLY
-def test_settings_in_another_users_project_are_read(tmp_path):
+def test_settings_in_another_users_project_are_read(tmp_path, monkeypatch):
     """Whoever works there, as root in a container does, has chosen so."""
     path = tmp_path / "cachekit.toml"
     path.write_text(ANYBODY)
     for place in (tmp_path, path):
         os.chown(place, ONE, ONE)
     (tmp_path / "runs").mkdir()
-    assert config.load(cwd=tmp_path / "runs").cache == ("local", "evil")
+    monkeypatch.chdir(tmp_path / "runs")
+    assert config.load().cache == ("local", "evil")
 
 
 @ROOT_ONLY
