@@ -365,7 +365,7 @@ class Progress:
     def _on_worker_step(self, event: Event) -> None:
         if self._mode == "train":
             found, compiled = self._graphs
-            counts = f"graphs: {found} found, {compiled} compiled"
+            counts = f"graphs: {compiled} compiled, {found} found"
             self._now(f"training: step {event['step']} of {event['of']}; {counts}", rarely=True)
 
     def _on_worker_log(self, event: Event) -> None:

@@ -165,7 +165,7 @@ def test_steps_are_told_rarely(clock):
         clock.now += 1
         shown.event({"event": "worker.step", "step": step, "of": 300})
     assert lines == [
-        f"  training: step {step} of 300; graphs: 3 found, 0 compiled" for step in range(int(EVERY), 101, int(EVERY))
+        f"  training: step {step} of 300; graphs: 0 compiled, 3 found" for step in range(int(EVERY), 101, int(EVERY))
     ]
 
 
