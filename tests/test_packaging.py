@@ -71,10 +71,11 @@ def test_the_action_is_what_github_takes():
 def test_the_action_asks_for_the_entry_of_its_recipes(tmp_path):
     """The key is the same for the same recipes, and another one for others."""
     keys = {}
-    for number, options in enumerate(["--tiny", "--tiny", "--tiny --set training.max_seq_length=16"]):
+    both, longer = "bert roberta-mlm", "--tiny --set training.max_seq_length=16"
+    for number, (recipes, options) in enumerate([(both, "--tiny"), ("bert\nroberta-mlm\n", "--tiny"), (both, longer)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        runner = Runner(folder, recipes="bert roberta-mlm", options=options)
+        runner = Runner(folder, recipes=recipes, options=options)
         for step in ("Install cachekit", "Plan"):
             made = runner.run(step)
             assert made.returncode == 0, made.stderr
@@ -97,12 +98,12 @@ def test_a_job_that_signs_restores_nothing(tmp_path, monkeypatch, key, restores)
     assert (runner.outputs()["signs"] != right.strip("'")) == restores
 
 
-@pytest.mark.parametrize(("given", "code"), [({"recipes": "no-such"}, 2), ({"recipes": "bert", "options": "--no"}, 2)])
-def test_a_wrong_input_ends_the_action_with_cachekits_code(tmp_path, given, code):
+@pytest.mark.parametrize("given", [{"recipes": "no-such"}, {"recipes": " "}, {"recipes": "bert", "options": "--no"}])
+def test_a_wrong_input_ends_the_action_with_cachekits_code(tmp_path, given):
     runner = Runner(tmp_path, **given)
     assert runner.run("Install cachekit").returncode == 0
-    assert runner.run("Plan").returncode == code
-    assert runner.run("Warm").returncode == code
+    assert runner.run("Plan").returncode == 2
+    assert runner.run("Warm").returncode == 2
     assert "hit" not in runner.outputs()
 
 

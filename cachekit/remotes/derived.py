@@ -103,7 +103,9 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
-    known = _sound(whole) if whole is not None else RemoteIndex()
+    if whole is None:
+        whole = RemoteIndex()
+    known = whole if whole is recent else _sound(whole)
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
