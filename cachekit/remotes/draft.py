@@ -415,7 +415,7 @@ class Comparison:
         origin = self._origin(theirs, mine, revision) if theirs else None
         if theirs and origin is None:
             if signed := self._signing.leaves(theirs.record, offer.beside, revision):
-                self._left[mine.key] = f"its record on {self._storage.name} is {signed}, and yours is not signed"
+                self._left[mine.key] = f"the record there is {signed}, and stays for those who do"
                 return None, ()
             self._damaged[mine.key] = "its record there is signed by nobody you trust"
         if theirs and origin and divergent.compare(mine, theirs.record):

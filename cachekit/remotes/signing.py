@@ -118,8 +118,8 @@ class Signing:
     def leaves(self, theirs: Record, beside: Beside, revision: str) -> str:
         """Why a record that lies there, and is not used here, stays for those who believe its signer, in words.
 
-        Empty where it may be replaced: the record of the store goes with signatures, or nobody signed theirs, or only
-        with keys that are revoked.
+        Empty where it may be replaced: nobody signed it, or only with keys that are revoked; and by a record that goes
+        with signatures, also where the settings name the signer, and say until when.
 
         Args:
             theirs: The record.
@@ -131,14 +131,16 @@ class Signing:
         """
         from cachekit.trust.statement import holding
 
-        if self._remote is None or self.concerns(beside) or self._trust.policy.revoked(theirs):
+        policy = self._trust.policy
+        if self._remote is None or policy.revoked(theirs):
             return ""
         try:
             envelopes, _ = self._remote.signatures(theirs, revision)
         except UntrustedError:  # more of them than anybody reads
             return ""
-        keys = {key.fingerprint: None for _, key, _ in holding(theirs, envelopes)}
-        stand = [key for key in keys if key not in self._trust.table.revoked.keys]
+        named = {one.key.fingerprint for one in policy.signers} if self.concerns(beside) else set[str]()
+        keys = dict.fromkeys(key.fingerprint for _, key, _ in holding(theirs, envelopes))
+        stand = [key for key in keys if key not in named | set(self._trust.table.revoked.keys)]
         return f"signed by nobody you trust ({stand[0]})" if stand else ""
 
     def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
