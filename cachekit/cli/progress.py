@@ -133,7 +133,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         f"the store's record {e['key'][:12]} is not used: it is {e['reason']}"
         + ("; it was moved to quarantine" if e["quarantine"] else "")
     ),
-    "remote.damaged": lambda e: f"{e['remote']} has a damaged entry for {e['key'][:16]}: {e['reason']}",
+    "remote.damaged": lambda e: f"{e['remote']} has an entry for {e['key'][:16]} that cannot be used: {e['reason']}",
     "worker.lock-found": lambda e: f"{e['module']} is locked, and may stay so: {e['reason']}; {e['advice']}",
     "restore.withdrawn": lambda e: f"{e['module']} was taken out of the compiler's own folder: {e['reason']}",
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",

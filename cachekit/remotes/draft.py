@@ -55,6 +55,7 @@ class Draft(Struct, frozen=True):
         same: Records that lie there as they are offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
+        left: Keys of records that stay as others signed them, with the reason.
         lying: Paths of those files where something of their size lies, for the remote to compare.
         others: Records as they lie there, of which this machine has another build.
         signatures: Documents to write before the records: the signatures over them.
@@ -68,6 +69,7 @@ class Draft(Struct, frozen=True):
     same: tuple[Shared, ...] = ()
     unchanged: int = 0
     damaged: Mapping[str, str] = {}
+    left: Mapping[str, str] = {}
     lying: frozenset[str] = frozenset()
     others: tuple[Record, ...] = ()
     signatures: tuple[Write, ...] = ()
@@ -124,9 +126,10 @@ class Comparison:
         self.taken = set(spoiled)
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
         self._others: dict[str, Record] = {}  # records there by key, of which this machine has another build
-        # Of the last draft: why nobody, or not this user, could use a record there as it is, by key; and the offers
-        # that lie there as they are.
+        # Of the last draft: why nobody, or not this user, could use a record there as it is, and why it is left as it
+        # is, by key; and the offers that lie there as they are.
         self._damaged: dict[str, str] = {}
+        self._left: dict[str, str] = {}
         self._same: list[Offer] = []
         self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
@@ -208,7 +211,7 @@ class Comparison:
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        self._damaged, self._same, self._told, self._named = {}, [], {}, set()
+        self._damaged, self._left, self._same, self._told, self._named = {}, {}, [], {}, set()
         self._drafts += 1
         if self._drafts > 1:
             self._answers.clear()
@@ -236,8 +239,9 @@ class Comparison:
             tuple(records),
             tuple(rows),
             tuple(offer.shared for offer in self._same),
-            len(self._offers) - len(merged),
+            len(self._offers) - len(merged) - len(self._left),
             self._damaged,
+            self._left,
             frozenset(uploads) & lying.keys(),
             tuple(self._others.values()),
             signatures,
@@ -289,10 +293,16 @@ class Comparison:
                 yield Write(path, raw, token)
 
     def _signatures(self, merged: Sequence[_Merged], revision: str) -> tuple[tuple[Write, ...], dict[str, bytes]]:
-        """The signatures to write: over the records that are written, and those that lie there as they are here."""
-        todo = [ToSign(one.shared.record, one.offer.beside, one.reused) for one in merged]
+        """The signatures to write: over the records that are written, and those that lie there as they are here.
+
+        Those over another record, in whose place one is written, are left out: they would cost whoever checks them.
+        """
+        todo = [
+            ToSign(one.shared.record, one.offer.beside, one.reused, replaces=one.shared.record.key in self._damaged)
+            for one in merged
+        ]
         todo += [ToSign(offer.shared.record, offer.beside, fresh=False) for offer in self._same]
-        todo = [one for one in todo if self._signing.concerns(one.beside)]
+        todo = [one for one in todo if one.replaces or self._signing.concerns(one.beside)]
         if not todo:
             return (), {}
         there = self._stat([layout.signatures_path(one.record.place) for one in todo], revision)
@@ -403,6 +413,11 @@ class Comparison:
         self._named.update(_parts(theirs) if theirs else ())
         mine = offer.shared.record
         origin = self._origin(theirs, mine, revision) if theirs else None
+        if theirs and origin is None:
+            if signed := self._signing.leaves(theirs.record, offer.beside, revision):
+                self._left[mine.key] = f"the record there is {signed}, and stays for those who do"
+                return None, ()
+            self._damaged[mine.key] = "its record there is signed by nobody you trust"
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, offer, revision) if theirs and origin and not offer.replaces else None
@@ -420,12 +435,7 @@ class Comparison:
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> Origin | None:
         """Why what lies there may be used; None where it may not, and counts as absent."""
-        if theirs.record == mine:
-            return HERE
-        origin = self._signing.origin(theirs, revision)
-        if origin is None:
-            self._damaged[mine.key] = "its record there is signed by nobody you trust"
-        return origin
+        return HERE if theirs.record == mine else self._signing.origin(theirs, revision)
 
     def _usable(self, theirs: Shared, offer: Offer, revision: str) -> Shared | None:
         """The record without modules that can no longer be fetched; None where no module is left.

@@ -204,7 +204,7 @@ def _push(
         remote=remote.name,
         records=tuple(write.path for write in done.draft.records),
         signatures=tuple(write.path for write in done.draft.signatures),
-        refused=refused,
+        refused=(*refused, *_told_left(store, remote, offers, done.draft)),
         error=refusal,
         unchanged=done.draft.unchanged,
         files=files,
@@ -240,7 +240,7 @@ def _tell_what_was_found(
     store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft, signing: Signing, *, dry_run: bool
 ) -> None:
     """Tell of records on the remote that were damaged, and of ours that nobody there will use without a signature."""
-    repaired = "a push would repair it" if dry_run else "this push repaired it"
+    repaired = "a push would replace it" if dry_run else "this push replaced it"
     for key, damage in draft.damaged.items():
         store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {repaired}")
     elsewhere = {other.key for other in draft.others}
@@ -295,6 +295,16 @@ def _told_refused(
             store.journal.emit("push.refused", remote=remote.name, reason=problem.message, cause=problem.cause)
             refused.append(RefusedRecord(one.shared.record.key, one.shared.record.recipe, problem.cause))
     return tuple(refused)
+
+
+def _told_left(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft) -> list[RefusedRecord]:
+    """The records in whose place others' stay, each of which is told."""
+    hint = "name the signer (`cachekit trust add NAME KEY`), or revoke that key (`cachekit trust revoke KEY`)"
+    names = {one.shared.record.key: one.shared.record.recipe for one in offers}
+    for key, reason in draft.left.items():
+        message = f"{names[key]} ({key[:12]}) is not shared with {remote.name}"
+        store.journal.emit("push.refused", remote=remote.name, reason=message, cause=f"{reason}: {hint}")
+    return [RefusedRecord(key, names[key], reason) for key, reason in draft.left.items()]
 
 
 def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:

@@ -46,12 +46,14 @@ class ToSign(Struct, frozen=True):
         beside: What belongs to the record of the store.
         reused: Records there of which it has modules, beyond those of the store's record.
         fresh: It is written now.
+        replaces: It takes the place of one that could not be used, and so of the signatures over that.
     """
 
     record: Record
     beside: Beside
     reused: tuple[ReusedOrigin, ...] = ()
     fresh: bool = True
+    replaces: bool = False
 
     __hash__ = by_value
 
@@ -113,6 +115,34 @@ class Signing:
             return not self._trust.unsignable(todo.record, todo.origin)
         return bool(not todo.reused and self._passed_on(todo.beside)) or not (self._remote and self._remote.demands())
 
+    def leaves(self, theirs: Record, beside: Beside, revision: str) -> str:
+        """Why a record that lies there, and is not used here, stays for those who believe its signer, in words.
+
+        Empty where it may be replaced: nobody signed it, or only with keys that are revoked; and by a record that goes
+        with signatures, also where the settings name the signer, and say until when.
+
+        Args:
+            theirs: The record.
+            beside: What belongs to the record of the store.
+            revision: The state of the remote that it was read in.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked who signed it.
+        """
+        from cachekit.trust.statement import holding
+
+        policy = self._trust.policy
+        if self._remote is None or policy.revoked(theirs):
+            return ""
+        try:
+            envelopes, _ = self._remote.signatures(theirs, revision)
+        except UntrustedError:  # more of them than anybody reads
+            return ""
+        named = {one.key.fingerprint for one in policy.signers} if self.concerns(beside) else set[str]()
+        keys = dict.fromkeys(key.fingerprint for _, key, _ in holding(theirs, envelopes))
+        stand = [key for key in keys if key not in named | set(self._trust.table.revoked.keys)]
+        return f"signed by nobody you trust ({stand[0]})" if stand else ""
+
     def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
         """What is to be written beside a record, if anything; and what lies there then.
 
@@ -127,7 +157,7 @@ class Signing:
             RemoteError, AuthError: The remote fails.
         """
         from cachekit.trust import envelope
-        from cachekit.trust.statement import holding
+        from cachekit.trust.statement import holding, standing
 
         record, beside = todo.record, todo.beside
         path = layout.signatures_path(record.place)
@@ -138,6 +168,7 @@ class Signing:
                 document = storage.read(path, revision, envelope.largest(record))
                 token, raw = (document.token, document.data) if document else (ABSENT, b"")
                 found = envelope.decode(raw) if document else ()
+                found = standing(record, found) if todo.replaces else found
             except TooLargeError as error:
                 token = error.token
             except envelope.MalformedError:
@@ -149,6 +180,8 @@ class Signing:
                 if self._dry_run:
                     return Write(path, b"", token), b""
                 wanted.append(self._own(todo, signer))
+        if not (wanted or found):
+            return (Write(path, None, token) if token != ABSENT else None), b""
         if all(one in found for one in wanted):
             return None, raw
         raw = envelope.fitting(record, envelope.union(wanted, found))  # the oldest are left out first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,17 +30,23 @@ def revoke(
         what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
         folder: Of the project. Its settings are written beside the user's own where there are some; what cannot be
             written there is told, and no error.
-        before: A date: nothing that was made or signed before it is used.
+        before: A date that has come: nothing that was made or signed before it is used.
         dry_run: Write nothing.
 
     Raises:
-        UsageError: One is nothing of these, or the user's own settings cannot be written.
+        UsageError: One is nothing of these, the date lies ahead, or the user's own settings cannot be written.
         UnknownNameError: No record has a key that begins so, or several have.
     """
     if not what and not before:
         raise UsageError(
             "nothing to revoke was named",
             hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
+        )
+    if config_trust.is_later(before or None, datetime.now(timezone.utc).isoformat()):
+        raise UsageError(
+            f"{before} has not come yet",
+            cause="what is made here until then would be revoked, too, and compiled again each time",
+            hint=f"cachekit trust revoke --before {datetime.now(timezone.utc):%Y-%m-%d}",
         )
     keys: list[str] = []
     records: list[str] = []

@@ -51,11 +51,14 @@ def _origins(session: Session, count: int) -> OriginCounts:
     for record in filter(None, (store.read(row.place) for row in rows)):
         beside = store.origins.of(record)
         origin = beside.origin
-        if (refused := asking.refusal.judged_strange(record)) is not None:
+        gone = trust.policy.revoked(record, origin) if trust.table.revokes else ""
+        refused = asking.refusal.judged_strange(record) or (
+            asking.refusal.judged(record) if origin.how and not gone else None
+        )
+        if refused is not None:
             strangers.append(Distrusted(record.key, record.recipe, refused.reason))
             continue
         counts[origin.how] += origin.how != "here"
-        gone = trust.policy.revoked(record, origin) if trust.table.revokes else ""
         reason = gone or trust.unpublishable(record, beside)
         if reason:
             (revoked if gone else kept).append(Distrusted(record.key, record.recipe, reason))

@@ -349,6 +349,7 @@ def test_an_earlier_date_brings_nothing_back(command, work, own_settings):
         ("revoke nobody", "there is no signer named 'nobody'"),
         ("revoke SHA256:short", "SHA256:short is not a fingerprint"),
         ("revoke --before tomorrow", "nothing was written to "),
+        ("revoke --before 2999-01-01", "2999-01-01 has not come yet"),
         (
             f"add alice {KEY} --valid-after 2020-01-02 --valid-before 2020-01-01",
             "the key of alice would never be valid",

@@ -97,6 +97,29 @@ def test_the_own_record_takes_the_place_of_an_untrusted_one(alice, user, place):
     assert planned(carol).record == made
 
 
+@pytest.mark.parametrize("own", [None, BOB])
+def test_what_somebody_signed_stays_for_those_who_believe_that(alice, user, place, own):
+    """Who names nobody yet takes nothing from the others, whether that user's key signs or not."""
+    carol = user("carol", trust(key=own))
+    assert warm(carol.session, carol.prepare()).compiled > 0
+    assert shared(place, alice.record).record == alice.record
+    (told,) = carol.told("push.refused")
+    assert told["cause"].startswith(f"the record there is signed by nobody you trust ({key(ALICE).fingerprint})")
+    assert not carol.told("remote.damaged")
+    assert planned(user("dan", trust(ALICE))).hit
+
+
+@pytest.mark.parametrize("own", [None, BOB])
+def test_who_revokes_a_key_takes_its_place(alice, user, place, own):
+    """With the signatures over the record: each would cost those who believe that key a check in vain."""
+    erin = user("erin", trust(revoked={"keys": [key(ALICE).fingerprint]}, key=own))
+    made = warm(erin.session, erin.prepare()).record
+    assert shared(place, made).record == made
+    path = signatures(place, made)
+    lying = envelope.decode(path.read_bytes()) if path.exists() else ()
+    assert [read_statement(one.payload).predicate.record for one in lying] == ([] if own is None else [made.digest])
+
+
 def test_the_nearest_record_comes_in_by_the_same_door(alice, user):
     near = recipe(16)
     reuse_bytes = alice.session.config.reuse_bytes
@@ -169,7 +192,7 @@ def test_a_record_whose_other_signature_went_was_not_put_back(alice, user, place
 def test_what_a_signer_put_in_its_place_counts_while_that_signer_is_believed(alice, user, place, end):
     paths = layout.record_path(alice.record.place), layout.signatures_path(alice.record.place)
     old = {one: (place / one).read_bytes() for one in paths}
-    bob = user("bob", trust(key=BOB))
+    bob = user("bob", trust(ALICE, key=BOB))
     newer = warm(bob.session, bob.prepare(), recache=True).record
     assert planned(user("carol", trust(ALICE, BOB))).record == newer
     for one, raw in old.items():

@@ -94,6 +94,8 @@ def test_verify_answers_two_questions(alice, user):
     assert (found.good, len(found.origins.revoked)) == (True, 2)
     error = found.error()
     assert (type(error), error.exit_code) == (UntrustedError, 5)
+    found = verify(user("bob", trust(BOB)).session)  # alice is named no more
+    assert (len(found.origins.refused), found.error().exit_code) == (2, 5)
 
 
 def test_verify_names_what_is_not_given_to_others(alice, user):
