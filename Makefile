@@ -40,8 +40,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 
 $(HUB_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(HUB_VENV)
-	$(HUB_VENV)/bin/python $(INSTALL) huggingface_hub==1.33.0 hf_xet msgspec xxhash 'pytest>=8.3' pytest-xdist
-	$(HUB_VENV)/bin/python $(INSTALL) --no-deps --editable .
+	$(HUB_VENV)/bin/python $(INSTALL) --editable . huggingface_hub==1.33.0 hf_xet 'pytest>=8.3' pytest-xdist
 	touch $@
 
 $(NEURON_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
