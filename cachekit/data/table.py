@@ -143,10 +143,10 @@ def _values(text: str, width: int, place: int, delimiter: str) -> list[str] | No
     That is so where a row has more or fewer fields; where a quote stands elsewhere than around a field or, doubled, in
     it; where a return alone ends a line; and where a value has several lines.
     """
-    if "\0" in text or len(text) > LONGEST_FIELD or ("\r" in text and text.count("\r") != text.count("\r\n")):
-        return None
     if "\r" in text:
         text = text.replace("\r\n", "\n")
+    if "\0" in text or "\r" in text or len(text) > LONGEST_FIELD:
+        return None
     text = text.removesuffix("\n")
     lines = text.count("\n") + 1
     if width == 2 and (of_two := _of_two(text, lines, place, delimiter)):  # noqa: PLR2004
