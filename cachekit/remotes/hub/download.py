@@ -140,13 +140,13 @@ class Body:
         self._response.close()
 
     def _check(self) -> None:
-        """The Hub names the contents of each file, and serves none as a page."""
+        """The Hub names the contents of each file in one of three ways, and serves none as a page."""
         page = self._response.headers.get("Content-Type", "").startswith("text/html")
         own = urlsplit(str(self._response.url)).netloc == self._call.host
-        if page or (own and not (self._said("ETag") or self._said("X-Linked-Etag"))):
+        if page or (own and not any(map(self._said, ("ETag", "X-Linked-Etag", "X-Xet-Hash")))):
             raise RemoteError(
                 f"{self._call.host or 'the Hub'} did not send the file that was asked for",
-                cause="a web page came" if page else "an answer without ETag came, which is none of the Hub's",
+                cause="a web page came" if page else "an answer came that does not name the contents, as the Hub's do",
                 hint="check the network, HF_ENDPOINT, proxies",
             )
 
