@@ -429,7 +429,10 @@ class Comparison:
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
             there = structs.replace(origin, remote=self._storage.name)
             reused = (*chain(mine, offer.beside.origin), *chain(theirs.record, there))
-        if usable and not self._signing.may_replace(ToSign(merged.record, offer.beside, reused)):
+        wanted = usable or (theirs and origin and offer.replaces)
+        if wanted and not self._signing.may_replace(ToSign(merged.record, offer.beside, reused)):
+            if offer.replaces:
+                self._left[mine.key] = "the record there is signed, and yours would not be"
             return None, ()  # whoever uses what is there would lose it
         return merged, reused
 

@@ -203,7 +203,7 @@ def _push(
     pushed = Pushed(
         remote=remote.name,
         records=tuple(write.path for write in done.draft.records),
-        signatures=tuple(write.path for write in done.draft.signatures),
+        signatures=tuple(write.path for write in done.draft.signatures if write.data is not None),
         refused=(*refused, *_told_left(store, remote, offers, done.draft)),
         error=refusal,
         unchanged=done.draft.unchanged,
@@ -299,7 +299,7 @@ def _told_refused(
 
 def _told_left(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft) -> list[RefusedRecord]:
     """The records in whose place others' stay, each of which is told."""
-    hint = "name the signer (`cachekit trust add NAME KEY`), or revoke that key (`cachekit trust revoke KEY`)"
+    hint = "name its signer (`cachekit trust add NAME KEY`) and sign yours, or revoke that key (`cachekit trust revoke`)"
     names = {one.shared.record.key: one.shared.record.recipe for one in offers}
     for key, reason in draft.left.items():
         message = f"{names[key]} ({key[:12]}) is not shared with {remote.name}"

@@ -118,8 +118,9 @@ class Signing:
     def leaves(self, theirs: Record, beside: Beside, revision: str) -> str:
         """Why a record that lies there, and is not used here, stays for those who believe its signer, in words.
 
-        Empty where it may be replaced: nobody signed it, or only with keys that are revoked; and by a record that goes
-        with signatures, also where the settings name the signer, and say until when.
+        A signature that nothing here can check counts. Empty where it may be replaced: nobody signed it, or only with
+        keys that are revoked; and by a record that goes with signatures, also where the settings name the signer, and
+        say until when.
 
         Args:
             theirs: The record.
@@ -129,7 +130,8 @@ class Signing:
         Raises:
             RemoteError, AuthError: It cannot be asked who signed it.
         """
-        from cachekit.trust.statement import holding
+        from cachekit.trust import sshsig
+        from cachekit.trust.statement import standing
 
         policy = self._trust.policy
         if self._remote is None or policy.revoked(theirs):
@@ -139,7 +141,8 @@ class Signing:
         except UntrustedError:  # more of them than anybody reads
             return ""
         named = {one.key.fingerprint for one in policy.signers} if self.concerns(beside) else set[str]()
-        keys = dict.fromkeys(key.fingerprint for _, key, _ in holding(theirs, envelopes))
+        signed = (one.sig for envelope in standing(theirs, envelopes) for one in envelope.signatures)
+        keys = dict.fromkeys(sshsig.parse(one).key.fingerprint for one in signed)
         stand = [key for key in keys if key not in named | set(self._trust.table.revoked.keys)]
         return f"signed by nobody you trust ({stand[0]})" if stand else ""
 

@@ -109,6 +109,14 @@ def test_what_somebody_signed_stays_for_those_who_believe_that(alice, user, plac
     assert planned(user("dan", trust(ALICE))).hit
 
 
+def test_who_trusts_the_signer_and_does_not_sign_replaces_nothing(alice, user, place):
+    erin = user("erin", trust(ALICE))
+    assert warm(erin.session, erin.prepare(), recache=True).compiled > 0
+    assert shared(place, alice.record).record == alice.record
+    (told,) = erin.told("push.refused")
+    assert told["cause"].startswith("the record there is signed, and yours would not be")
+
+
 @pytest.mark.parametrize("own", [None, BOB])
 def test_who_revokes_a_key_takes_its_place(alice, user, place, own):
     """With the signatures over the record: each would cost those who believe that key a check in vain."""
