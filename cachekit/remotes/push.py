@@ -299,7 +299,7 @@ def _told_refused(
 
 def _told_left(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft) -> list[RefusedRecord]:
     """The records in whose place others' stay, each of which is told."""
-    hint = "name its signer (`cachekit trust add NAME KEY`) and sign yours, or revoke that key (`cachekit trust revoke`)"
+    hint = "name its signer (`cachekit trust add NAME KEY`) and sign yours, or revoke the key (`cachekit trust revoke`)"
     names = {one.shared.record.key: one.shared.record.recipe for one in offers}
     for key, reason in draft.left.items():
         message = f"{names[key]} ({key[:12]}) is not shared with {remote.name}"
