@@ -416,12 +416,12 @@ class Comparison:
         origin, why = self._origin(theirs, mine, revision) if theirs else (None, "")
         if theirs and origin is None:
             if signer := self._signing.leaves(theirs.record, offer.beside, revision):
-                lost = self._gone(theirs, offer, revision)
-                if lost.issubset(offer.sources):
-                    again = ", with those of its files again that were gone" if lost else ""
+                gone = self._gone(theirs, offer, revision)
+                if gone.issubset(offer.sources):
+                    again = ", with those of its files again that were gone" if gone else ""
                     self._left[mine.key] = f"{why}; it stays for those who believe {signer}{again}"
-                    return (theirs if lost else None), ()
-                why = f"{why}; {len(lost)} of its files are gone, or overwritten by others"  # so it helps nobody
+                    return (theirs if gone else None), ()
+                why = f"{why}; {len(gone)} of its files are gone, or overwritten by others"  # so it helps nobody
             self._damaged[mine.key] = why
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct, field, structs
 
 from cachekit import redact
-from cachekit.config_trust import YOU, Mode, TrustTable, is_own
+from cachekit.config_trust import YOU, Mode, TrustTable, is_fingerprint, is_own
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
@@ -232,7 +232,8 @@ class Policy(Struct, frozen=True):
         """Why none of some keys is believed, in words that go on after "it is"."""
         wanted = set(fingerprints) - set(self.table.revoked.keys)
         named = next((one.name for one in self.signers if one.key.fingerprint in wanted), "")
-        return f"signed by {named}, {_NOT_TODAY}" if named else f"{nobody} ({_some(fingerprints) or 'nobody'})"
+        keys = _some([one for one in fingerprints if is_fingerprint(one)])  # a note may say anything
+        return f"signed by {named}, {_NOT_TODAY}" if named else f"{nobody} ({keys})" if keys else nobody
 
     def unrevoked(self, record: Record, envelopes: Sequence[Envelope]) -> tuple[str, ...]:
         """The keys whose signatures over a record others may believe: the settings revoke neither key nor statement.
