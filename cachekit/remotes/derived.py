@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
-from cachekit.remotes import card, index, layout
+from cachekit.remotes import card, history, index, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Draft
 from cachekit.remotes.index import Known, RemoteIndex
@@ -72,14 +72,14 @@ def derived(
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
     """The rows for the history; and the index, before the history's last page would not reach back to it."""
     rows, changes = _rows(todo), storage.latest(revision)
-    told, message = index.later(changes), index.message(rows)
+    told, message = history.later(changes), history.message(rows)
     if told is not None and message and not dry_run and not _is_due(storage, todo, revision, changes):
         return Derived(message=message)
     there, token = index.read(storage, revision)
     if there is None:  # a later cachekit's
         return Derived()
     sound = _sound(there)
-    known = sound.after(changes)
+    known = history.after(sound, changes)
     lacks = known is None
     if known is None:
         known = sound if dry_run else _listed(storage, revision, sound.with_(told or ()))
@@ -89,7 +89,7 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
         writes.append(Write(layout.INDEX, index.encode(renewed), token))
     if todo.records:
         writes += _card(storage, renewed, revision)
-    return Derived(tuple(writes), message="" if renewed.unread else index.WHOLE)
+    return Derived(tuple(writes), message="" if renewed.unread else history.WHOLE)
 
 
 def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool, renews: bool) -> Derived:
@@ -218,8 +218,7 @@ def _known(one: Shared, todo: Draft) -> Known:
 
 def _sound(there: RemoteIndex) -> RemoteIndex:
     """Without rows that cannot be; then it is believed no more."""
-    known = list(there.rows())
-    return there if len(known) == len(there) else RemoteIndex(older=there.older).with_(known)
+    return there if there.can_be else RemoteIndex(older=there.older).with_(there.rows())
 
 
 def _differs(renewed: RemoteIndex, there: RemoteIndex) -> bool:
@@ -228,7 +227,7 @@ def _differs(renewed: RemoteIndex, there: RemoteIndex) -> bool:
 
 def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
     """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
-    since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
+    since = next(number for number, change in enumerate(changes) if change.message == history.WHOLE)
     there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
     if there is None or since >= LATE:
         return True
