@@ -3,6 +3,8 @@
     cachekit/v1/index.json  {"schema": 1, "change": "…", "unread": 0, "rows": "<base64 of zlib of JSON columns>"}
     cachekit/v1/index/<sha256>.json  the same once more: older rows, to which the first adds, and which it names
 
+Where no git has to hold it, the rows follow that line as they are, without base64.
+
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
 no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
@@ -276,11 +278,11 @@ def short_path(place: Place) -> str:
 # The document
 
 
-class _Document(Struct, frozen=True):
+class _Document(Struct, frozen=True, omit_defaults=True):
     schema: int
     change: str
     unread: int
-    rows: bytes
+    rows: bytes = b""
     listed: float = 0.0
     older: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
 
@@ -289,12 +291,14 @@ class DamagedIndexError(ValueError):
     """A document that is not an index."""
 
 
-def encode(index: RemoteIndex) -> bytes:
-    """The document: text, so that git itself can hold it."""
+def encode(index: RemoteIndex, *, as_text: bool = True) -> bytes:
+    """The document: as text, so that git itself can hold it, or by a quarter shorter."""
     columns = {name: column.packed() for name, column in index.columns.items()}
     rows = zlib.compress(msgspec.json.encode(columns), 6)
     schema = SCHEMA_OF_TWO if index.older else SCHEMA
-    return msgspec.json.encode(_Document(schema, index.change, index.unread, rows, index.listed, index.older)) + b"\n"
+    text, packed = (rows, b"") if as_text else (b"", rows)
+    head = _Document(schema, index.change, index.unread, text, index.listed, index.older)
+    return msgspec.json.encode(head) + b"\n" + packed
 
 
 def decode(raw: bytes) -> RemoteIndex | None:
@@ -304,11 +308,12 @@ def decode(raw: bytes) -> RemoteIndex | None:
         DamagedIndexError: It is not an index.
     """
     try:
-        document = msgspec.json.decode(raw, type=_Document)
+        head, _, packed = raw.partition(b"\n")
+        document = msgspec.json.decode(head, type=_Document)
         if document.schema not in {SCHEMA, SCHEMA_OF_TWO}:
             return None
         unpacking = zlib.decompressobj()
-        rows = unpacking.decompress(document.rows, LARGEST_ROWS)
+        rows = unpacking.decompress(document.rows or packed, LARGEST_ROWS)
         if not unpacking.eof or any(rows.count(mark) > most for mark, most in _MOST_OF.items()):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
         columns = msgspec.json.decode(rows, type=dict[str, Column])
