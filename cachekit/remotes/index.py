@@ -28,6 +28,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
+from cachekit.decode import from_builtins, from_json
 from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
 from cachekit.key.canonical import ABSENT, key_of
@@ -181,7 +182,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         told = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
         said = {name: value for name, value in told.items() if value is not ABSENT}
         try:
-            known = msgspec.convert({"key": key_of(hard), "hard": hard, **said}, Known)
+            known = from_builtins({"key": key_of(hard), "hard": hard, **said}, Known)
         except (msgspec.ValidationError, ValueError, TypeError, RecursionError):
             return None
         return known if known.key.startswith(self.columns[_KEY].of(row)) else None
@@ -278,7 +279,7 @@ def _read_message(text: str) -> list[Known] | None:
     unpacking = zlib.decompressobj()
     try:
         raw = unpacking.decompress(base64.b64decode(text.removeprefix(_ROWS), validate=True), LARGEST_ROW * 16)
-        rows = msgspec.json.decode(raw, type=list[Known])
+        rows = from_json(raw, list[Known])
         fits = all(
             key_of(one.hard) == one.key and names_folder(one.directory) and names_folder(one.model_type) for one in rows
         )
@@ -328,14 +329,14 @@ def decode(raw: bytes) -> RemoteIndex | None:
         DamagedIndexError: It is not an index.
     """
     try:
-        document = msgspec.json.decode(raw, type=_Document)
+        document = from_json(raw, _Document)
         if document.schema not in {SCHEMA, SCHEMA_OF_TWO}:
             return None
         unpacking = zlib.decompressobj()
         rows = unpacking.decompress(document.rows, LARGEST_ROWS)
         if not unpacking.eof or any(rows.count(mark) > most for mark, most in _MOST_OF.items()):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
-        columns = msgspec.json.decode(rows, type=dict[str, Column])
+        columns = from_json(rows, dict[str, Column])
         keys = columns[_KEY]
         values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
         inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())
