@@ -180,6 +180,24 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "keytool -importkeystore -deststorepass {} -v",
         "sqlplus -s ann/{} @runs.sql",
         "ossutil config -i id -k {} -e host",
+        "mysqlsh --sql -p{} host",
+        "winexe -U ann%{} //host cmd",
+        "bcp runs out runs.csv -U ann -P {} -S host",
+        "yubico-piv-tool -a verify-pin -P {}",
+        "conan user ann -p {} -r team",
+        "conan remote login team ann -p {}",
+        "cosign login registry.x -u ann -p {}",
+        "psexec host -u ann -p {} cmd",
+        "beeline -u jdbc:x -n ann -p {} -e x",
+        "ncftpput -u ann -p {} host . x",
+        "useradd -p {} ann",
+        "xfreerdp /u:ann /p:{} /v:host",
+        "dotnet nuget push x.nupkg -k {} -s x",
+        "swaks -a LOGIN -au ann -ap {} -t x",
+        "sendEmail -xu ann -xp {} -t x",
+        "steamcmd +login ann {} +quit",
+        "mega-login ann {}",
+        "db2 connect to runs user ann using {}",
     ],
 )
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
@@ -200,6 +218,8 @@ def test_no_form_is_shorter_than_what_is_looked_at():
     [
         *("config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db"),
         *("--tokens=/{}/aB3dE5gH", "--tokens data/{}+/=", "--instance_token {}", "--key {}", "'--otp', '{}'"),
+        *("--license {}", "-license={}", "--licence {}", "--pin {}", "'--serial', '{}'"),
+        *("--license-key {}", "-licensekey {}", "tailscale up --authkey={}"),
     ],
 )
 def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones(text):

@@ -116,7 +116,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         f"not pushed, and kept here: {'as said' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
         " later: cachekit push --pending"
     ),
-    "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
+    "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; {e['hint']}",
     "push.unsigned": lambda e: (
         f"{e['remote']} asks for signatures, and unsigned records are not used"
         f" ({out.count(len(e['keys']), 'record')}): "

@@ -231,7 +231,8 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path, program: s
             secret, awaited = option, len(group) == 1 and not equals
         else:
             kept += [_plain(word, cwd) for word in group]
-            secret = group[1] if len(group) > 1 and _names_secret(group[1]) else ""
+            named = option if name in _LOGINS else ""  # `--login ann X`
+            secret = group[1] if len(group) > 1 and _names_secret(group[1]) else named
     return kept, dropped
 
 

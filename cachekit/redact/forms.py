@@ -36,9 +36,9 @@ _SEAL = r"(?i)(?<![\w.-])((?:x-(?:amz|goog)-)?(?:sig|signature|hmac)=)([\w%+/~.-
 _TAKEN = (
     (r"\bcurl\b", r"\s(?:-[fgikLnNqsSv#]*[uU]|--(?:proxy-)?user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
     (r"(?:^|\s)(?:https?|xhs?)(?:\s|$)", r"\s(?:-a|--auth)[ =]?([\"']?)[^\s:\"']{1,99}:"),
-    (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
+    (r"\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mysqlsh|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
-    (r"\bsmbclient\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
+    (r"\b(?:smbclient|smbget|rpcclient|winexe)\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
     (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
     (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
     (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
@@ -48,12 +48,22 @@ _TAKEN = (
     (r"\b(?:keytool|jarsigner)\b", r"\s-(?:src|dest)?(?:store|key)pass\s+([\"']?)"),
     (r"\b(?:sqlplus|sqlldr|expdp|impdp)\b", r"\s([\"']?)[^\s/@\"']{1,99}/"),
     (r"\b(?:ossutil|obsutil)(?:64)?\b", r"\s-k[ =]?([\"']?)"),
-    (r"\b(?:sqlcmd|ipmitool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
+    (r"\b(?:sqlcmd|tsql|bcp|ipmitool|yubico-piv-tool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
     (r"\bldap[a-z]{1,9}\b", r"\s-w\s*([\"']?)"),
     (
-        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry)\s+login)\b",
+        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry|cosign)\s+login)\b",
         r"\s-p[ =]([\"']?)",
     ),
+    (
+        r"\b(?:conan\s+(?:remote\s+login|user)|psexec(?:64)?|beeline|hdbsql|cbq|rabbitmqadmin|ncftp[a-z]{0,3}|user(?:add|mod))\b",
+        r"\s-p[ =]([\"']?)",
+    ),
+    (r"\b[wx]l?freerdp3?\b", r"\s/p:([\"']?)"),
+    (r"\bdotnet\s+nuget\s+push\b", r"\s-k\s+([\"']?)"),
+    (r"\bswaks\b", r"\s-ap\s+([\"']?)"),
+    (r"(?i)\bsendemail\b", r"\s-xp\s+([\"']?)"),
+    (r"\b(?:steamcmd|mega-login)\b", r"(?:\s\+login|(?<=mega-login))\s+[^\s-]\S{0,200}\s+([\"']?)"),  # a user
+    (r"\bdb2\b", r"\suser\s+\S{1,99}\s+using\s+([\"']?)"),
     (
         r"\bmc\s+(?:alias|config\s+host)$",
         r"\s(?:set|add)(?:\s+[^\s-]\S{0,200}){3}\s+([\"']?)",
@@ -73,7 +83,9 @@ _COMMANDS = (
     *("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az"),
     *("rar ", "7z", "sqlcmd", "ldap", "twine", "mongo", "login", "mc ", "htpasswd", "http ", "https ", "xh ", "xhs "),
     *("ipmitool", "mosquitto", "poetry", "cqlsh", "username", "keytool", "jarsigner", "sqlplus", "sqlldr", "expdp"),
-    *("impdp", "ossutil", "obsutil"),
+    *("impdp", "ossutil", "obsutil", "smbget", "rpcclient", "winexe", "tsql", "bcp", "piv-tool", "conan", "psexec"),
+    *("beeline", "hdbsql", "cbq", "rabbitmqadmin", "ncftp", "useradd", "usermod", "freerdp", "nuget", "swaks"),
+    *("endemail", "endEmail", "steamcmd", "db2"),
 )
 _NEAR = 300  # characters between a command and its option
 _BETWEEN = "\x1f"  # words of a list: a space to `re`

@@ -26,6 +26,7 @@ _LAST = _words("""
 """)
 _GLUED = (
     *("password", "passwd", "apikey", "secretkey", "accesskey", "hookurl", "sessionid", "sessid"),
+    *("authkey", "licensekey", "licencekey"),
     *("accesstoken", "apitoken", "authtoken", "bottoken", "hftoken", "hubtoken", "sessiontoken"),
 )
 _NO_SECRETS = _words("PWD OLDPWD XDG_SESSION_ID TERM_SESSION_ID ITERM_SESSION_ID")
@@ -115,10 +116,10 @@ def surely_secret(name: str) -> bool:
 def names_tokens(name: str) -> bool:
     """Whether a name leaves it to the value whether that is a secret.
 
-    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`, an option `--key`; not `stop_tokens`,
+    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`, an option `--key`, `--license`; not `stop_tokens`,
     `token_type_ids`.
     """
-    if re.fullmatch("--?(?:key|otp)", name):
+    if re.fullmatch("--?(?:key|login|otp|pin|serial)|(?:--?)?licen[cs]e", name):
         return True
     if not re.search("(?i)token|secret|credential|apikey|salt|key|pass", name):
         return False

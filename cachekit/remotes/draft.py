@@ -55,7 +55,7 @@ class Draft(Struct, frozen=True):
         same: Records that lie there as they are offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
-        left: Keys of records that stay as others signed them, with the reason.
+        left: Keys of records in whose place somebody else's stays, with the reason.
         lying: Paths of those files where something of their size lies, for the remote to compare.
         others: Records as they lie there, of which this machine has another build.
         signatures: Documents to write before the records: the signatures over them.
@@ -228,18 +228,19 @@ class Comparison:
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
+        own = [one for one in merged if one.shared.record.key not in self._left]
         harmed = {write.path for write in lacking}
         for offer in self._same:
             if not harmed.isdisjoint(_parts(offer.shared)):
                 self._damaged[offer.shared.record.key] = "parts of it are gone, or overwritten by others"
-        signatures, signed = self._signatures(merged, revision)
+        signatures, signed = self._signatures(own, revision)
         return Draft(
             tuple(uploads.values()),
             lacking,
             tuple(records),
-            tuple(rows),
+            tuple(row for row in rows if row.record.key not in self._left),
             tuple(offer.shared for offer in self._same),
-            len(self._offers) - len(merged) - len(self._left),
+            len(self._offers) - len(own) - len(self._left),
             self._damaged,
             self._left,
             frozenset(uploads) & lying.keys(),
@@ -412,12 +413,16 @@ class Comparison:
             raise DamagedRecordError("it is the record of another key")
         self._named.update(_parts(theirs) if theirs else ())
         mine = offer.shared.record
-        origin = self._origin(theirs, mine, revision) if theirs else None
+        origin, why = self._origin(theirs, mine, revision) if theirs else (None, "")
         if theirs and origin is None:
-            if signed := self._signing.leaves(theirs.record, offer.beside, revision):
-                self._left[mine.key] = f"the record there is {signed}, and stays for those who do"
-                return None, ()
-            self._damaged[mine.key] = "its record there is signed by nobody you trust"
+            if signer := self._signing.leaves(theirs.record, offer.beside, revision):
+                gone = self._gone(theirs, offer, revision)
+                if gone.issubset(offer.sources):
+                    again = ", with those of its files again that were gone" if gone else ""
+                    self._left[mine.key] = f"{why}; it stays for those who believe {signer}{again}"
+                    return (theirs if gone else None), ()
+                why = f"{why}; {len(gone)} of its files are gone, or overwritten by others"  # so it helps nobody
+            self._damaged[mine.key] = why
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, offer, revision) if theirs and origin and not offer.replaces else None
@@ -436,19 +441,25 @@ class Comparison:
             return None, ()  # whoever uses what is there would lose it
         return merged, reused
 
-    def _origin(self, theirs: Shared, mine: Record, revision: str) -> Origin | None:
-        """Why what lies there may be used; None where it may not, and counts as absent."""
-        return HERE if theirs.record == mine else self._signing.origin(theirs, revision)
+    def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
+        """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""
+        return (HERE, "") if theirs.record == mine else self._signing.origin(theirs, revision)
 
     def _usable(self, theirs: Shared, offer: Offer, revision: str) -> Shared | None:
-        """The record without modules that can no longer be fetched; None where no module is left.
+        """The record without modules that can no longer be fetched; None where no module is left."""
+        if any(path in self._spoiled for _, path in theirs.paths.values()):
+            return None  # who found that stopped there: the rest may be no better
+        lost = self._gone(theirs, offer, revision)
+        modules = theirs.record.modules
+        kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
+        return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+
+    def _gone(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
+        """Which files of a record can no longer be fetched, by their digests, as far as it is asked.
 
         Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
-        record that names what is gone is refused as a whole by everybody, so that it goes.
+        record that names what is gone is refused as a whole by everybody.
         """
-        paths = theirs.paths
-        if any(path in self._spoiled for _, path in paths.values()):
-            return None  # who found that stopped there: the rest may be no better
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
         some = list(told)
         one_by_one = self._storage.batch == 1
@@ -460,9 +471,7 @@ class Comparison:
             some = list(told)
             lost = self._lost_of(theirs, some, offer, revision)
         self._told |= {path: entry for path, entry in told.items() if path not in set(some)}
-        modules = theirs.record.modules
-        kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
-        return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+        return lost
 
     def _lost_of(self, theirs: Shared, paths: Sequence[str], offer: Offer, revision: str) -> set[str]:
         """Which of the files at some of its paths a record has lost, by their digests."""

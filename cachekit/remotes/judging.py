@@ -56,7 +56,6 @@ _UNKNOWN = (
     "of unknown origin: there is no note of yours that says who made it (`cachekit warm RECIPE` compiles it again, "
     "--trust-all uses it)"
 )
-_LOST = "no longer signed by anybody you trust"
 # For a record that others made.
 OWN = (
     "if it is signed, name the signer (`cachekit trust add NAME KEY`); if its maker has signed it since it came here, "
@@ -156,19 +155,21 @@ class Trust(Struct, frozen=True):
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         lost = "" if self.everything else self._lost(origin)
         if lost and self.signed(record, beside(record)) is None:
-            return Refused(f"{lost}, {_LOST}", revoked=False)
+            return Refused(lost, revoked=False)
         return None
 
     def _lost(self, origin: Origin) -> str:
-        """What was taken for a signature by somebody whom the settings do not name any more; empty where nothing was.
+        """What was taken for a signature by somebody whom the settings do not believe now, and why; or nothing.
 
         What a signer only said of other records rests on that signer alone.
         """
-        if origin.how == "signed" and not self.policy.believes(origin.signers):
-            return f"from {origin.remote}"
-        for one in origin.reused:
-            if one.how == "signed" and not self.policy.believes(one.signers):
-                return f"made by reuse of {one.key[:12]} from {one.remote}"
+        from cachekit.trust.policy import LOST
+
+        sources = [("", origin.remote, origin.how, origin.signers)]
+        sources += [(f"made by reuse of {one.key[:12]} ", one.remote, one.how, one.signers) for one in origin.reused]
+        for what, remote, how, signers in sources:
+            if how == "signed" and not self.policy.believes(signers):
+                return f"{what}from {remote}, {self.policy.unbelieved(signers, LOST)}"
         return ""
 
     def unpublishable(self, record: Record, beside: Beside) -> str:
@@ -219,7 +220,7 @@ class Trust(Struct, frozen=True):
                 return f"it is not known where {what} came from"
             believed = self.policy.believes(signers)
             if how == "signed" and not believed:
-                return f"{what} came from {remote}, signed by nobody you trust ({', '.join(signers[:2]) or 'nobody'})"
+                return f"{what} came from {remote}, {self.policy.unbelieved(signers)}"
             if how == "owner" and self.said.get(remote) == "signed" and not believed:
                 return f"{what} came unsigned from {remote}, which now asks for signatures"
             if how == "all" and self.said.get(remote) != "all":
@@ -295,9 +296,9 @@ def advice(*reasons: str, otherwise: str = HINT) -> str:
         reasons: Why not, of each.
         otherwise: What to say where a signature, or the name of its signer, is all that a record lacks.
     """
-    from cachekit.trust.policy import NOBODY, UNSIGNED
+    from cachekit.trust.policy import LOST, NOBODY, UNSIGNED
 
-    if any(words in reason for reason in reasons for words in (NOBODY, UNSIGNED, _LOST)):
+    if any(words in reason for reason in reasons for words in (NOBODY, UNSIGNED, LOST)):
         return otherwise
     return _HINT_REVOKED if all("revoked" in reason for reason in reasons) else _HINT_AGAIN
 

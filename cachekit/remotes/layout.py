@@ -32,7 +32,8 @@ LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
-NEW = f"{ROOT}/index/new"
+BESIDE = f"{ROOT}/index"
+NEW = f"{BESIDE}/new"
 
 
 def record_path(place: Place) -> str:
@@ -79,7 +80,12 @@ def blob_path(sha256: str) -> str:
 
 def older_path(sha256: str) -> str:
     """The place of the older rows of the index."""
-    return f"{ROOT}/index/{sha256}.json"
+    return f"{BESIDE}/{sha256}.json"
+
+
+def is_older(path: str) -> bool:
+    """Whether older rows of the index lie at a path."""
+    return path == older_path(path.rpartition("/")[2].removesuffix(".json"))
 
 
 def packs(key: str) -> str:

@@ -30,6 +30,11 @@ from cachekit.store.record import Record, check_shareable
 from cachekit.text import cause_of
 from cachekit.values import Answer
 
+_LEFT = (
+    "sign yours (`cachekit trust init`) and name who signed that (`cachekit trust add NAME KEY`), also where it was a "
+    "key of your own; or revoke that key (`cachekit trust revoke KEY`); then: cachekit push --pending"
+)
+
 
 class SentFile(Struct, frozen=True):
     """A file that a push puts on a remote."""
@@ -200,11 +205,14 @@ def _push(
             reason.hint = "; ".join(filter(None, [reason.hint, kept]))
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
+    left = [_left(remote, one, done.draft) for one in offers]
+    if offers and all(left) and not done.draft.records:  # nothing was to be done but what cannot be
+        refusal = left[0]
     pushed = Pushed(
         remote=remote.name,
         records=tuple(write.path for write in done.draft.records),
         signatures=tuple(write.path for write in done.draft.signatures if write.data is not None),
-        refused=(*refused, *_told_left(store, remote, offers, done.draft)),
+        refused=(*refused, *_told_refused(store, remote, zip(offers, left, strict=True))),
         error=refusal,
         unchanged=done.draft.unchanged,
         files=files,
@@ -253,18 +261,20 @@ def _tell_what_was_found(
 
 
 def _note_success(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft, pushed: Pushed) -> None:
-    """Nothing is pending any more, and what the remote had of other builds is told."""
+    """Nothing is pending any more but what was left, and what the remote had of other builds is told."""
     ours = {offer.shared.record.key: offer.shared.record for offer in offers}
     for other in draft.others:
         divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
     remote.refresh()
     remote.settled(list(ours))
+    for key in draft.left:
+        remote.keep_pending(key)
     remote.spoiled.clear()
     recipes = {record.recipe for record in ours.values()}
     store.journal.emit(
         "push.end",
         remote=remote.name,
-        keys=list(ours),
+        keys=[key for key in ours if key not in draft.left],
         recipe=recipes.pop() if len(recipes) == 1 else "",
         records=len(pushed.records),
         files=len(pushed.files),
@@ -292,19 +302,16 @@ def _told_refused(
     refused = []
     for one, problem in judged:
         if problem is not None:
-            store.journal.emit("push.refused", remote=remote.name, reason=problem.message, cause=problem.cause)
+            said = {"reason": problem.message, "cause": problem.cause, "hint": problem.hint}
+            store.journal.emit("push.refused", remote=remote.name, **said)
             refused.append(RefusedRecord(one.shared.record.key, one.shared.record.recipe, problem.cause))
     return tuple(refused)
 
 
-def _told_left(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft) -> list[RefusedRecord]:
-    """The records in whose place others' stay, each of which is told."""
-    hint = "name its signer (`cachekit trust add NAME KEY`) and sign yours, or revoke the key (`cachekit trust revoke`)"
-    names = {one.shared.record.key: one.shared.record.recipe for one in offers}
-    for key, reason in draft.left.items():
-        message = f"{names[key]} ({key[:12]}) is not shared with {remote.name}"
-        store.journal.emit("push.refused", remote=remote.name, reason=message, cause=f"{reason}: {hint}")
-    return [RefusedRecord(key, names[key], reason) for key, reason in draft.left.items()]
+def _left(remote: Remote, offered: Offer, draft: Draft) -> CachekitError | None:
+    """Why a record was not put there: somebody else's keeps its place; None where that is not so."""
+    reason = draft.left.get(offered.shared.record.key)
+    return _not_shared(remote, offered.shared.record, reason, _LEFT) if reason else None
 
 
 def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
@@ -315,12 +322,14 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
     except SecretError as error:
         return error
     if reason := remote.trust.unshared(record, offered.beside):
-        return UntrustedError(
-            f"{record.recipe} ({record.key[:12]}) is not shared with {remote.name}",
-            cause=reason,
-            hint=OWN,
-        )
+        return _not_shared(remote, record, reason, OWN)
     return None
+
+
+def _not_shared(remote: Remote, record: Record, reason: str, hint: str) -> UntrustedError:
+    return UntrustedError(
+        f"{record.recipe} ({record.key[:12]}) is not shared with {remote.name}", cause=reason, hint=hint
+    )
 
 
 def _unforeseen(remote: Remote, error: Exception) -> CachekitError:

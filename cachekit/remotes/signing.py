@@ -78,25 +78,26 @@ class Signing:
         self._dry_run = dry_run
         self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
 
-    def origin(self, shared: Shared, revision: str) -> Origin | None:
-        """Why a record of the remote, read at a revision, may be used and passed on; None where it may not.
+    def origin(self, shared: Shared, revision: str) -> tuple[Origin | None, str]:
+        """Why a record of the remote, read at a revision, may be used and passed on; None where it may not, and why.
 
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
         """
         if self._remote is None:
-            return HERE
+            return HERE, ""
         try:
             self._remote.asked(revision)
             found = self._remote.judge(shared, revision)
             origin = found.origin
             if origin is None or origin.how == "signed" or (origin.how == "owner" and not self._trust.table.key):
-                return origin
+                return origin, ""
             beside = found.beside()
-        except UntrustedError:
-            return None
+        except UntrustedError as error:
+            return None, error.cause
         signed = self._trust.signed(shared.record, beside) if beside else None
-        return signed or (None if self._trust.withheld(origin) else origin)
+        reason = "" if signed else self._trust.withheld(origin)
+        return (None if reason else signed or origin), reason
 
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
@@ -116,11 +117,11 @@ class Signing:
         return bool(not todo.reused and self._passed_on(todo.beside)) or not (self._remote and self._remote.demands())
 
     def leaves(self, theirs: Record, beside: Beside, revision: str) -> str:
-        """Why a record that lies there, and is not used here, stays for those who believe its signer, in words.
+        """For whose signature a record that lies there stays, although it is not used here: a name, or a fingerprint.
 
-        A signature that nothing here can check counts. Empty where it may be replaced: nobody signed it, or only with
-        keys that are revoked; and by a record that goes with signatures, also where the settings name the signer, and
-        say until when.
+        A signature that nothing here can check counts. Empty where it may be replaced: nobody signed it, or the
+        settings revoke all that was said; and by a record that goes with signatures, also where the settings name the
+        signer, and say until when.
 
         Args:
             theirs: The record.
@@ -130,9 +131,6 @@ class Signing:
         Raises:
             RemoteError, AuthError: It cannot be asked who signed it.
         """
-        from cachekit.trust import sshsig
-        from cachekit.trust.statement import standing
-
         policy = self._trust.policy
         if self._remote is None or policy.revoked(theirs):
             return ""
@@ -141,10 +139,8 @@ class Signing:
         except UntrustedError:  # more of them than anybody reads
             return ""
         named = {one.key.fingerprint for one in policy.signers} if self.concerns(beside) else set[str]()
-        signed = (one.sig for envelope in standing(theirs, envelopes) for one in envelope.signatures)
-        keys = dict.fromkeys(sshsig.parse(one).key.fingerprint for one in signed)
-        stand = [key for key in keys if key not in named | set(self._trust.table.revoked.keys)]
-        return f"signed by nobody you trust ({stand[0]})" if stand else ""
+        stand = [key for key in policy.unrevoked(theirs, envelopes) if key not in named]
+        return policy.names(stand)[0] if stand else ""
 
     def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
         """What is to be written beside a record, if anything; and what lies there then.

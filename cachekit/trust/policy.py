@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct, field, structs
 
 from cachekit import redact
-from cachekit.config_trust import YOU, Mode, TrustTable, is_own
+from cachekit.config_trust import YOU, Mode, TrustTable, is_fingerprint, is_own
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
@@ -24,11 +24,23 @@ from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
 from cachekit.trust.signer import holds, key_of
 from cachekit.trust.sshsig import PublicKey, public_key
-from cachekit.trust.statement import CHECKS, PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
+from cachekit.trust.statement import (
+    CHECKS,
+    PAYLOAD_TYPE,
+    StatedReuse,
+    Statement,
+    holding,
+    is_about,
+    moment,
+    read_statement,
+    standing,
+)
 from cachekit.values import by_value
 
 NOBODY = "signed by nobody you trust"
+LOST = "no longer signed by anybody you trust"
 UNSIGNED = "not signed"
+_NOT_TODAY = "whose key is not valid today"
 VAIN = 8  # checks in vain, after which what lies beside the other records of a place is not looked at
 _SKEW = timedelta(days=1)  # how wrong a signer's clock may be
 
@@ -180,7 +192,7 @@ class Policy(Struct, frozen=True):
             return Judgement("owner")
         # The reason that says most: what is revoked, then what a known signer's signature lacks.
         told = withdrawn or lost or next((one for one in checked if one.reason != NOBODY), None)
-        reason = told.reason if told else f"{NOBODY} ({_some(checked)})" if checked else UNSIGNED
+        reason = told.reason if told else f"{NOBODY} ({_some([one.key for one in checked])})" if checked else UNSIGNED
         return Judgement(reason=reason, revoked=withdrawn is not None)
 
     def revoked(self, record: Record, origin: Origin | None = None) -> str:
@@ -216,6 +228,35 @@ class Policy(Struct, frozen=True):
         known = {one.key.fingerprint for one in self.signers} & wanted
         return any(_valid([one for one in self.signers if one.key.fingerprint == key], now) for key in known)
 
+    def unbelieved(self, fingerprints: Sequence[str], nobody: str = NOBODY) -> str:
+        """Why none of some keys is believed, in words that go on after "it is"."""
+        wanted = set(fingerprints) - set(self.table.revoked.keys)
+        named = next((one.name for one in self.signers if one.key.fingerprint in wanted), "")
+        keys = _some([one for one in fingerprints if is_fingerprint(one)])  # a note may say anything
+        return f"signed by {named}, {_NOT_TODAY}" if named else f"{nobody} ({keys})" if keys else nobody
+
+    def unrevoked(self, record: Record, envelopes: Sequence[Envelope]) -> tuple[str, ...]:
+        """The keys whose signatures over a record others may believe: the settings revoke neither key nor statement.
+
+        A signature that nothing here can check counts.
+        """
+        stand = standing(record, envelopes)
+        ended = {
+            envelope.payload
+            for envelope, _, statement in holding(record, stand)
+            if self._dated(statement) or self._revoked_reuse(statement.predicate.reused)
+        }
+        signed = (one.sig for envelope in stand if envelope.payload not in ended for one in envelope.signatures)
+        keys = dict.fromkeys(sshsig.parse(one).key.fingerprint for one in signed)
+        return tuple(key for key in keys if key not in self.table.revoked.keys)
+
+    def _dated(self, statement: Statement) -> str:
+        """Why a statement does not count because of the date that the settings revoke; empty where it does."""
+        before = self.table.revoked.before
+        if before is None or moment(statement.predicate.created) >= before:
+            return ""
+        return f"signed before {before:%Y-%m-%d %H:%M} UTC, and everything signed before then is revoked"
+
     def _withdrawn(self, fingerprints: Sequence[str], now: datetime | None = None) -> str:
         """The revoked key on which the use of a record rests; empty where none is, or another signer is believed.
 
@@ -236,8 +277,7 @@ class Policy(Struct, frozen=True):
         """What this user took for a signature by somebody whom the settings do not name any more; empty: nothing."""
         for one in reused:
             if one.taken == "signed" and not self.believes(one.signers, now):
-                keys = ", ".join(one.signers[:2])
-                return f"made by reuse of {one.key[:12]}, no longer signed by anybody you trust ({keys})"
+                return f"made by reuse of {one.key[:12]}, {self.unbelieved(one.signers, LOST)}"
         return ""
 
     def _check(self, record: Record, envelope: Envelope, now: datetime, spent: _Spent) -> _Checked:
@@ -266,7 +306,7 @@ class Policy(Struct, frozen=True):
             return _Checked(key=print_, reason=NOBODY)
         name = known[0].name
         if not _valid(known, now):
-            return _Checked(reason=f"signed by {name}, whose key is not valid today")
+            return _Checked(reason=f"signed by {name}, {_NOT_TODAY}")
         spent.keys[print_] += 1
         if spent.keys[print_] > CHECKS:
             return _Checked(reason=f"signed more than {CHECKS} times in {name}'s name")
@@ -287,12 +327,8 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"signed by {name} at a time that has not come yet")
         if not _valid(known, created):
             return _Checked(reason=f"signed by {name} when that key was not valid")
-        before = self.table.revoked.before
-        if before and created < before:
-            return _Checked(
-                reason=f"signed before {before:%Y-%m-%d %H:%M} UTC, and everything signed before then is revoked",
-                revoked=True,
-            )
+        if reason := self._dated(statement):
+            return _Checked(reason=reason, revoked=True)
         if not is_about(statement, record):
             spent.stale += 1
             return _Checked(reason=f"signed by {name}, but as a different record")
@@ -335,9 +371,9 @@ def policy_of(table: TrustTable, origin: str = "") -> Policy:
     return Policy(tuple(signers), table)
 
 
-def _some(checked: Sequence[_Checked]) -> str:
+def _some(fingerprints: Sequence[str]) -> str:
     """The keys that nobody knows: of some, as anybody can sign with many."""
-    keys = list(dict.fromkeys(one.key for one in checked))
+    keys = list(dict.fromkeys(fingerprints))
     return ", ".join(keys[:2]) + (f" and {len(keys) - 2} more" if len(keys) > 2 else "")  # noqa: PLR2004
 
 

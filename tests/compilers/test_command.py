@@ -184,6 +184,8 @@ def test_a_secret_ingredient_is_refused(place, monkeypatch):
         ("python", "train.py", "sshpass", "-p", "hunter2hush"),
         ("sqlplus", "ann/hunter2hush@db", "@x.sql"),
         ("keytool", "-storepass", "hunter2hush and more", "-list"),
+        ("tool", "--login", "ann", "kQhunter2hush7", "-list"),
+        ("tool", "--license", "kQhunter2hush7", "-list"),
         ("python", "train.py", "--by", "ossutil config -k hunter2hush"),
         ("python", "train.py", "--to", "ann:hunter2hush@db.internal"),
         ("python", "train.py", "ann:hunter2hush@10.0.0.1:3128/runs"),
@@ -192,7 +194,7 @@ def test_a_secret_ingredient_is_refused(place, monkeypatch):
 def test_a_password_on_a_command_line_is_not_in_its_key(place, words):
     said = f"{prepared(*words).ingredients} {shown(read(words))}"
     assert "hunter2hush" not in said
-    assert "<secret>" in said
+    assert "<secret" in said
     assert "-p=" not in str(shown(read(("python", "train.py", "-p", "2222")))), "a port, to most programs"
 
 

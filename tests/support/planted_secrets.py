@@ -178,6 +178,8 @@ PLAIN_WORDS = [
     "napi_create_external_arraybuffer_of_the_module_v2_and_more", "csk-" + "abcd" * 12, "EAAAAAAACgAMAAoABgAIAAwA" * 3,
     "4b1d" + "0a" * 18, "4b1d" + "0a" * 19, "4b1d" + "0a" * 30, "ATBB" + "ABCD" * 9, "sk_learn_of_a1b2c3",
     "sort.py --key validation_loss", "sort.py --key Layer12Loss", "read.py runs.zip -P 4", "sqlplus /nolog @runs.sql",
+    "push.py --license apache-2.0", "--license LICENSE-2.0.txt", "--license CC-BY-SA-4.0", "--serial 12",
+    "--license=/opt/lic/Vendor9.lic", "--license 27000@Licenses1.team.org", "run -p 2222 cosign", "user.py ann using x",
     "sqrt_of_a_b", "A3-LARGE-MODEL", "sb_secret_santa", "tvly-the-name-of-a-model-with-many-words", "mlp.st.weight_0",
     "C:\\x1b\\[m and \\/ and \\u0041", "\x1b[32mepoch\x1b[0m: 3", '{"a": "\\u003ctoken\\u003e"}',
     "machine learning: login failed, password incorrect", "redis-cli -h host ping", "openssl rsa -passin file:pw",

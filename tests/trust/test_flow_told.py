@@ -56,7 +56,7 @@ def test_show_tells_of_a_record_that_is_refused(alice, user, place):
     pull_recipe(bob.session, bob.prepare())
     wanted = alice.record.key
     answer = show(bob.store, wanted, trust(BOB))
-    assert answer.refused == f"from {place}, no longer signed by anybody you trust"
+    assert answer.refused == f"from {place}, no longer signed by anybody you trust ({key(ALICE).fingerprint})"
     assert "refused it is from" in " ".join(" ".join(shown(answer)).split())
     assert show(bob.store, wanted, trust(ALICE)).refused == ""
     gone = trust(ALICE, revoked={"keys": [key(ALICE).fingerprint]})

@@ -126,7 +126,7 @@ def test_what_this_user_took_for_a_signature_is_asked_again(tmp_path, mode, how,
 def test_what_this_user_took_for_a_signature_that_is_over_is_told(tmp_path):
     over = {"bob": {"key": line(1), "valid_before": "2026-11-01"}}
     told = refused(policy(signers=over, key=str(key_file(tmp_path))), [envelope(origin=REUSING)])
-    why = f"made by reuse of {digest('k')[:12]}, no longer signed by anybody you trust ({BOB})"
+    why = f"made by reuse of {digest('k')[:12]}, signed by bob, whose key is not valid today"
     assert told == f"signed by you, and {why}"
 
 
