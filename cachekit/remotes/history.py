@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from cachekit.decode import from_json
 from cachekit.key.canonical import key_of
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.port import PastCommit
@@ -66,7 +67,7 @@ def _read_message(text: str) -> list[Known] | None:
     unpacking = zlib.decompressobj()
     try:
         raw = unpacking.decompress(base64.b64decode(text.removeprefix(_ROWS), validate=True), LARGEST_ROW * 16)
-        rows = msgspec.json.decode(raw, type=list[Known])
+        rows = from_json(raw, list[Known])
         fits = all(
             key_of(one.hard) == one.key and names_folder(one.directory) and names_folder(one.model_type) for one in rows
         )

@@ -29,6 +29,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
+from cachekit.decode import from_builtins, from_json
 from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
 from cachekit.key.canonical import ABSENT, key_of, key_of_members, member
@@ -168,7 +169,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         told = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
         said = {name: value for name, value in told.items() if value is not ABSENT}
         try:
-            known = msgspec.convert({"key": key_of(hard), "hard": hard, **said}, Known)
+            known = from_builtins({"key": key_of(hard), "hard": hard, **said}, Known)
         except (msgspec.ValidationError, ValueError, TypeError, RecursionError):
             return None
         return known if known.key.startswith(self.columns[_KEY].of(row)) else None
@@ -195,7 +196,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
             if told.name in _SAID and (column is None or -1 in column.numbers) and told.required and len(self):
                 return False
             if told.name in _SAID and column is not None:
-                msgspec.convert(column.values, list[told.type])  # type: ignore[name-defined]
+                from_builtins(column.values, list[told.type])  # type: ignore[name-defined]
         return True
 
     def _members(self) -> Iterator[list[str]]:
@@ -309,14 +310,14 @@ def decode(raw: bytes) -> RemoteIndex | None:
     """
     try:
         head, _, packed = raw.partition(b"\n")
-        document = msgspec.json.decode(head, type=_Document)
+        document = from_json(head, _Document)
         if document.schema not in {SCHEMA, SCHEMA_OF_TWO}:
             return None
         unpacking = zlib.decompressobj()
         rows = unpacking.decompress(document.rows or packed, LARGEST_ROWS)
         if not unpacking.eof or any(rows.count(mark) > most for mark, most in _MOST_OF.items()):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
-        columns = msgspec.json.decode(rows, type=dict[str, Column])
+        columns = from_json(rows, dict[str, Column])
         keys = columns[_KEY]
         values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
         inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())

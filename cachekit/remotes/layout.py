@@ -19,6 +19,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 from cachekit.store.layout import Place
 from cachekit.store.record import RelativePath
@@ -107,7 +108,7 @@ def check(paths: Iterable[str]) -> None:
     """
     for path in paths:
         try:
-            msgspec.convert(path, RelativePath)
+            from_builtins(path, RelativePath)
             path.encode()
         except (msgspec.ValidationError, UnicodeEncodeError):
             raise UsageError(
