@@ -129,8 +129,8 @@ class ObjectReader:
 
         result = obstore.get(store, path, options=options)
         if str(result.attributes.get("Content-Type", "")).startswith("text/html"):  # as no object of a cache is sent
-            hint = f"{self._kind.check}, proxies"
-            raise RemoteError(f"{self.name} did not send the file that was asked for", cause="a web page came", hint=hint)
+            message = f"{self.name} did not send the file that was asked for"
+            raise RemoteError(message, cause="a web page came", hint=f"{self._kind.check}, proxies")
         return result
 
     def _head(self, path: str) -> FoundObject | None:
