@@ -39,8 +39,9 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.key.canonical import key_of
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
+from cachekit.remotes.history import WHOLE
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.index import WHOLE, Known, RemoteIndex, encode
+from cachekit.remotes.index import Known, RemoteIndex, encode
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import Pushed, push
 from cachekit.store.record import File, Module, Record

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cachekit import config_files
+from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 
 _ROLE = r"arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+"
@@ -72,7 +73,7 @@ def read(value: Any) -> Mapping[str, Any]:
         except UsageError as error:
             raise ValueError(f"it is no table of TOML: {error.cause}") from error
     try:
-        table = msgspec.convert(value, SageMakerTable)
+        table = from_builtins(value, SageMakerTable)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     if table.role and not re.fullmatch(_ROLE, table.role):

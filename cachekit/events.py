@@ -24,6 +24,7 @@ from typing import Any, TextIO
 import msgspec
 
 from cachekit import files, private, redact
+from cachekit.decode import from_json
 from cachekit.inside import Inside
 from cachekit.text import cause_of
 
@@ -218,7 +219,7 @@ def parse(raw: bytes) -> list[Event]:
     events = []
     for line in filter(None, raw.split(b"\n")):
         try:
-            event = msgspec.json.decode(line)
+            event: Any = from_json(line, object)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             try:  # what json writes and msgspec does not read: NaN, halves of surrogate pairs
                 event = json.loads(line.decode(errors="replace"))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, BinaryIO, TypeVar
 
-import msgspec
+from cachekit.decode import from_json
 
 T = TypeVar("T")
 LARGEST_NOTE = 32 << 20  # bytes
@@ -226,7 +226,7 @@ def noted(
             if not believe(source.fileno()):
                 return None
             raw = source.read(most + 1)
-        return msgspec.json.decode(raw, type=kind) if len(raw) <= most else None
+        return from_json(raw, kind) if len(raw) <= most else None
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from cachekit.decode import from_json
+
 VENDOR = Path("/sys/devices/virtual/dmi/id/sys_vendor")
 EVERY = 5.0  # seconds between two questions
 _ANSWER = 2.0  # seconds for one
@@ -65,7 +67,7 @@ def watching(told: Callable[[Notice], None], environ: Mapping[str, str] = os.env
                 token = b""
             if status == HTTPStatus.OK:  # it is NOT_FOUND until there is a notice
                 try:
-                    notice = msgspec.json.decode(said, type=Notice)
+                    notice = from_json(said, Notice)
                 except msgspec.DecodeError:
                     notice = Notice("terminate")
                 told(notice)

@@ -18,6 +18,7 @@ from cachekit import __version__
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.port import Harvest, Observed
 from cachekit.compilers.prepare import Prepared
+from cachekit.decode import from_json
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
 from cachekit.host import product
@@ -286,7 +287,7 @@ def _counted(events: Path) -> _Counted:
     with suppress(OSError):
         for line in events.read_bytes().splitlines():
             with suppress(msgspec.MsgspecError):
-                told = msgspec.json.decode(line, type=_Counted)
+                told = from_json(line, _Counted)
     return told
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from cachekit.data import table, text_file
+from cachekit.decode import from_json
 from cachekit.errors import DataError
 
 DELIMITED = {".csv", ".tsv", ".txt"}
@@ -25,8 +26,6 @@ SPLIT_NAMES = {
     "validation": ("validation", "val", "valid", "dev", "eval"),
     "test": ("test",),
 }
-
-_DECODER = msgspec.json.Decoder()
 
 Row = dict[str, Any]
 
@@ -246,7 +245,7 @@ def _json(text: str) -> Any:
         ValueError, RecursionError: Of `json`.
     """
     try:
-        return _DECODER.decode(text)
+        return from_json(text, Any)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return json.loads(text)
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from cachekit import files, private, process, start
 from cachekit.config import Config
+from cachekit.decode import from_json
 from cachekit.errors import EngineError, UsageError
 from cachekit.executors import fleet as fleets
 from cachekit.executors import unit
@@ -138,7 +139,7 @@ class _Commands:
     """Commands of a fleet, so many at once."""
 
     def __init__(self, folder: Path, jobs: int) -> None:
-        self._fleet = msgspec.json.decode((folder / "fleet.json").read_bytes(), type=Fleet)
+        self._fleet = from_json((folder / "fleet.json").read_bytes(), Fleet)
         self._jobs = jobs
         self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
         self._most = NEEDS

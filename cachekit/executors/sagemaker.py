@@ -25,6 +25,7 @@ import msgspec
 from cachekit import files, private, redact
 from cachekit.config import Config
 from cachekit.config_sagemaker import SageMakerTable
+from cachekit.decode import from_builtins
 from cachekit.errors import EngineError, SecretError, UsageError
 from cachekit.executors import fleet as fleets
 from cachekit.executors.port import ENDED, Fleet, Seen, State
@@ -120,7 +121,7 @@ class _SageMaker:
     def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
         zoo.instance(self.machine(queue))
         region = _region()
-        table = msgspec.convert(config.sagemaker, SageMakerTable)
+        table = from_builtins(config.sagemaker, SageMakerTable)
         for name, what in (
             ("role", "the ARN of the IAM role that the job runs as"),
             ("image", "an image in ECR with cachekit in it"),

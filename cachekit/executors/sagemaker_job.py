@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from cachekit.config import Config
 from cachekit.config_sagemaker import SageMakerTable
+from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 from cachekit.executors.port import Fleet, Places
 from cachekit.remotes.address import links_of, needs_network
@@ -81,7 +80,7 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
             cause=f"it takes {ARGUMENTS} arguments of {LETTERS} characters each",
             hint="write the changes into the recipe's file, instead of --set",
         )
-    table = msgspec.convert(options["table"], SageMakerTable)
+    table = from_builtins(options["table"], SageMakerTable)
     channels = {CHANNEL: f"{prefix(fleet)}/input/", **table.inputs}
     longest = max(1, min(int(fleet.seconds or DAY), LONGEST))
     made: dict[str, Any] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -99,6 +99,20 @@ class Ingredients(Struct, frozen=True):
 def key_of(hard: Mapping[str, Any], schema: int = SCHEMA) -> str:
     """The key of a set of hard ingredients, as read back from a record as well."""
     return hashlib.sha256(canonical_json({"schema": schema, "hard": hard})).hexdigest()
+
+
+def member(name: str, value: Any) -> str:
+    """A hard ingredient as it is hashed, for `key_of_members`."""
+    return f"{_encode(name)}:{_encode(_form(value))}"
+
+
+def key_of_members(members: Iterable[str]) -> str:
+    """As `key_of`, of ingredients in the order of their names, each of them made once for many keys.
+
+    Raises:
+        UnicodeEncodeError: One has text that is not Unicode.
+    """
+    return hashlib.sha256(f'{{"hard":{{{",".join(members)}}},"schema":{SCHEMA}}}'.encode()).hexdigest()
 
 
 ABSENT = UNSET  # JSON leaves the field out

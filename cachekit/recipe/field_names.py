@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from cachekit.decode import from_builtins
 from cachekit.errors import RecipeError
 from cachekit.recipe.schema import Recipe
 from cachekit.recipe.yaml_text import Path, dotted
@@ -78,7 +79,7 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
         # msgspec does not say which item of a mapping is wrong.
         for name, item in value.items():
             try:
-                msgspec.convert({name: item}, _type_at(path))
+                from_builtins({name: item}, _type_at(path))
             except msgspec.ValidationError:
                 path, value = (*path, name), item
                 break

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
+from cachekit.decode import from_builtins
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text, zoo
@@ -113,7 +114,7 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     _refuse_placeholders(document, base or Path.cwd(), places)
     _anchor(document, Path.cwd(), "--set")
     try:
-        recipe = msgspec.convert(document, Recipe)
+        recipe = from_builtins(document, Recipe)
     except msgspec.ValidationError as error:
         raise explained(str(error), document, places) from error
     check(recipe, document, places)

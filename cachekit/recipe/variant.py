@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit import text
+from cachekit.decode import from_builtins
 from cachekit.errors import RecipeError
 from cachekit.recipe import yaml_text, zoo
 from cachekit.recipe.load import edited, load, override_words, read_text
@@ -119,7 +120,7 @@ def read_matrix(path: Path) -> list[MatrixEntry]:
 
 def _entry(item: Any, where: str, path: Path) -> MatrixEntry:
     try:
-        said = msgspec.convert({"recipe": item} if isinstance(item, str) else item, _Said)
+        said = from_builtins({"recipe": item} if isinstance(item, str) else item, _Said)
     except msgspec.ValidationError as error:
         raise RecipeError(f"{where} does not describe a fine-tune", cause=str(error), hint=COMPARE) from error
     overrides = said.set if isinstance(said.set, list) else override_words(dict(_each(said.set or {})))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cachekit.decode import from_builtins
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
@@ -275,12 +276,12 @@ def _read(path: Path, kind: Any, *, by_name: bool = False) -> Any:
     where = str(path)
     try:
         if not by_name:
-            return msgspec.convert(document, kind)
-        entries = msgspec.convert(document, dict[str, Any])
+            return from_builtins(document, kind)
+        entries = from_builtins(document, dict[str, Any])
         found = {}
         for name, entry in entries.items():
             where = f"{path}: {name}"
-            found[name] = msgspec.convert(entry, kind)
+            found[name] = from_builtins(entry, kind)
     except msgspec.ValidationError as error:
         raise RecipeError(f"{where} does not fit the registry's schema", cause=str(error)) from error
     return found

@@ -58,11 +58,11 @@ class Column(Struct, frozen=True, array_like=True):
         def number(value: Any) -> int:
             if value is ABSENT:
                 return -1
-            text = text_of(value)
-            if text not in numbered:
-                numbered[text] = len(values)
+            name = _name(value)
+            if name not in numbered:
+                numbered[name] = len(values)
                 values.append(value)
-            return numbered[text]
+            return numbered[name]
 
         again = [number(value) for value in self.values]
         numbers = [again[one] if one >= 0 else -1 for one in self.numbers]
@@ -73,6 +73,12 @@ class Column(Struct, frozen=True, array_like=True):
         if len(self.values) * 2 <= len(self.rows) or -1 in self.rows:
             return self
         return Column([self.values[number] for number in self.numbers])
+
+
+def _name(value: Any) -> str:
+    """What tells a value from others: as `text_of`, in less time for most."""
+    kind = type(value)
+    return f'"{value}' if kind is str else str(value) if kind is int else text_of(value)
 
 
 def text_of(value: Any) -> str:

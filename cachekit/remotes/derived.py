@@ -1,22 +1,24 @@
 """What is derived of records and written with them: the index, the card, and what the history is told.
 
 Where commits are scarce the history has the rows of the last pushes, and the index, which is long, is renewed seldom.
-Elsewhere each push writes it. Where an index of some length would be fetched and sent over a line, it lies in two
-documents: each push writes the short one, and the one with older rows is renewed when that has become long. Where no
-swap tells who was faster, a push also puts the name of its record beside the index, where it stays for some pushes: the
-next ones add the rows of those that the index lacks, which a race lost.
+Elsewhere each push writes it. Where a long index would be fetched and sent over a line, it lies in two documents: each
+push writes the short one, and the one with older rows is renewed when that has become long. On a bucket of the Hub each
+document is two requests, for whoever asks as well, so only a very long one is divided. There no swap tells who was
+faster: a push also puts the name of its record beside the index, where it stays for some pushes, and the next ones add
+the rows of those that the index lacks, which a race lost.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
-from cachekit.remotes import card, index, layout
+from cachekit.remotes import card, history, index, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Draft
 from cachekit.remotes.index import Known, RemoteIndex
@@ -26,7 +28,8 @@ from cachekit.remotes.survey import Budget, Survey
 
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
-SHORT = 16 << 10  # bytes of an index: 300 to 600 records
+SHORT = 16 << 10  # bytes of an index: 300 to 700 records
+ALONE = 160 << 10  # of one that is not divided where a document is two requests: 3,500 to 7,500 records
 KEPT = 16  # rows whose names stay beside the index: who is that slow, or stopped, may still write an old one
 
 
@@ -37,7 +40,8 @@ class Derived(Struct, frozen=True):
         writes: The index and the card, where they change.
         files: The older rows of the index, where these are renewed.
         message: What the history is told.
-        due: The index is to be renewed afterwards: its short document is long, or the records were not listed of late.
+        due: The index is to be renewed afterwards: a document of it has become long, or the records were not listed of
+            late.
     """
 
     writes: tuple[Write, ...] = ()
@@ -72,14 +76,14 @@ def derived(
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
     """The rows for the history; and the index, before the history's last page would not reach back to it."""
     rows, changes = _rows(todo), storage.latest(revision)
-    told, message = index.later(changes), index.message(rows)
+    told, message = history.later(changes), history.message(rows)
     if told is not None and message and not dry_run and not _is_due(storage, todo, revision, changes):
         return Derived(message=message)
     there, token = index.read(storage, revision)
     if there is None:  # a later cachekit's
         return Derived()
     sound = _sound(there)
-    known = sound.after(changes)
+    known = history.after(sound, changes)
     lacks = known is None
     if known is None:
         known = sound if dry_run else _listed(storage, revision, sound.with_(told or ()))
@@ -89,7 +93,7 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
         writes.append(Write(layout.INDEX, index.encode(renewed), token))
     if todo.records:
         writes += _card(storage, renewed, revision)
-    return Derived(tuple(writes), message="" if renewed.unread else index.WHOLE)
+    return Derived(tuple(writes), message="" if renewed.unread else history.WHOLE)
 
 
 def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool, renews: bool) -> Derived:
@@ -98,8 +102,11 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     if there is None:  # a later cachekit's
         return Derived()
     recent = _sound(there)
-    named = _named(storage, revision) if not dry_run else {}
-    added = _added(storage, todo, revision, recent, mark, token=token, named=named) if there.older else None
+    beside = list(storage.list(layout.BESIDE, revision)) if _is_raced(storage) and not dry_run else []
+    named = {entry.path: index.short_path(place) for entry in beside if (place := layout.new_place(entry.path))}
+    added = None
+    if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
+        added = _added(storage, todo, revision, recent, mark, token=token, named=named)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -111,13 +118,15 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
         known = structs.replace(_listed(storage, revision, known), listed=listed)
     renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
     renewed = renewed.with_(_fresh(todo, known))
-    document, files = index.encode(renewed), tuple[Upload, ...]()
+    document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
-    if anew or there.older or _differs(renewed, there):
-        if len(document) > SHORT and storage.lines > 1:
+    is_long = storage.lines > 1 and len(document) > _longest(storage)
+    if anew or is_long or there.older or _differs(renewed, there):
+        if is_long:
             document, files = _divided(renewed)
-        writes = [Write(layout.INDEX, document, token), *writes, *_removal(storage, revision, there.older, files)]
+        writes = [Write(layout.INDEX, document, token), *writes]
+        writes += _removal(storage, revision, there.older, files) if storage.compares else _left(beside, there, files)
     return Derived((*writes, *_names(storage, todo, known, named)), files)
 
 
@@ -131,9 +140,9 @@ def _added(
     token: str,
     named: Mapping[str, str],
 ) -> Derived | None:
-    """The short document of an index in two, with what is new, which takes a moment however many records there are.
+    """The document that pushes write, with what is new, which takes a moment however many records there are.
 
-    None where the older rows are gone.
+    None where its older rows are gone.
     """
     known: RemoteIndex | None = recent
     if todo.same or not all(short in recent.paths for short in named.values()):
@@ -141,18 +150,19 @@ def _added(
     if known is None:
         return None
     renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
-    document = index.encode(structs.replace(renewed, change=mark))
+    document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
-    due = len(document) > SHORT or not renewed.speaks_for_all(storage)
+    due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
     return Derived((*writes, *_names(storage, todo, known, named)), due=due)
 
 
-def _named(storage: Storage, revision: str) -> dict[str, str]:
-    """The names that lie beside the index, and what an index tells of the paths of their records."""
-    if storage.compares or storage.lines == 1:
-        return {}
-    listed = {entry.path: layout.new_place(entry.path) for entry in storage.list(layout.NEW, revision)}
-    return {path: index.short_path(place) for path, place in listed.items() if place}
+def _is_raced(storage: Storage) -> bool:
+    """Whether it is a bucket of the Hub: the last writer wins, and a document is two requests."""
+    return storage.lines > 1 and not storage.compares
+
+
+def _longest(storage: Storage) -> int:
+    return ALONE if _is_raced(storage) else SHORT
 
 
 def _with_lost(
@@ -169,7 +179,7 @@ def _with_lost(
 
 def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
     """The names to write, and to remove: those whose rows were there when this push looked, all but the last ones."""
-    if storage.compares or storage.lines == 1:
+    if not _is_raced(storage):
         return []
     new = [layout.new_path(one.record.place) for one in todo.rows]
     first = set(there.in_order[:-KEPT])
@@ -179,19 +189,31 @@ def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str
 
 def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
     """The two documents of a long index: all its rows are older ones."""
-    data = index.encode(RemoteIndex(known.columns))
+    data = index.encode(RemoteIndex(known.columns), as_text=False)
     digest, size = digest_of([data])
     recent = RemoteIndex(change=known.change, unread=known.unread, listed=known.listed, older=digest)
-    return index.encode(recent), (Upload(layout.older_path(digest), size, digest, data),)
+    return index.encode(recent, as_text=False), (Upload(layout.older_path(digest), size, digest, data),)
 
 
 def _removal(storage: Storage, revision: str, older: str, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows that no index will name any more."""
     path = layout.older_path(older)
-    if not older or not storage.compares or any(file.path == path for file in files):
-        return []  # without a swap, who was slower may name it again
+    if not older or any(file.path == path for file in files):
+        return []
     found = storage.read(path, revision, index.LARGEST)
     return [Write(path, None, found.token)] if found else []
+
+
+def _left(beside: Sequence[Entry], there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
+    """What removes older rows in whose place others came a day ago: without a swap, who is slower may name them again.
+
+    All by the remote's clock.
+    """
+    parts = sorted((entry.at, entry.path) for entry in beside if layout.is_older(entry.path))
+    now = max((entry.at for entry in beside), default=0.0)
+    kept = {layout.older_path(there.older), *(file.path for file in files)}
+    replaced = [path for (_, path), (at, _) in pairwise(parts) if now - at > index.DAY]
+    return [Write(path, None, ANY) for path in replaced if path not in kept]
 
 
 def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
@@ -218,8 +240,7 @@ def _known(one: Shared, todo: Draft) -> Known:
 
 def _sound(there: RemoteIndex) -> RemoteIndex:
     """Without rows that cannot be; then it is believed no more."""
-    known = list(there.rows())
-    return there if len(known) == len(there) else RemoteIndex(older=there.older).with_(known)
+    return there if there.can_be else RemoteIndex(older=there.older).with_(there.rows())
 
 
 def _differs(renewed: RemoteIndex, there: RemoteIndex) -> bool:
@@ -228,7 +249,7 @@ def _differs(renewed: RemoteIndex, there: RemoteIndex) -> bool:
 
 def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
     """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
-    since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
+    since = next(number for number, change in enumerate(changes) if change.message == history.WHOLE)
     there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
     if there is None or since >= LATE:
         return True

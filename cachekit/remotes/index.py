@@ -3,6 +3,8 @@
     cachekit/v1/index.json  {"schema": 1, "change": "…", "unread": 0, "rows": "<base64 of zlib of JSON columns>"}
     cachekit/v1/index/<sha256>.json  the same once more: older rows, to which the first adds, and which it names
 
+Where no git has to hold it, the rows follow that line as they are, without base64.
+
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
 no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
@@ -16,11 +18,10 @@ all else that it says is shown to people, and whatever is used is read and judge
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import Annotated, Any
@@ -28,14 +29,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
+from cachekit.decode import from_builtins, from_json
 from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
-from cachekit.key.canonical import ABSENT, key_of
+from cachekit.key.canonical import ABSENT, key_of, key_of_members, member
 from cachekit.key.nearest import Distances, Folder
 from cachekit.remotes import layout
 from cachekit.remotes.columns import Column, text_of
 from cachekit.remotes.port import ABSENT as NOTHING
-from cachekit.remotes.port import PastCommit, Storage
+from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
@@ -55,12 +57,7 @@ _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
 _KEY = "key"
 _FOLDERS = ("directory", "model_type")  # with the key, where a record lies
-# Titles of changes that change no record, and the message of the change that an index is written with.
-WHOLE = "The index of all records is renewed."
-_ROWS = "Rows of the index: "
-LARGEST_ROW = 8 << 10  # characters of a message
 _OLDER = "index/older"  # the name of the one copy of them
-_BESIDE = re.compile(r"cachekit: (?:[a-z ]+ the lease of [0-9a-f]{16}|a lease) \[[0-9a-f]+\]")
 
 
 class Known(Struct, Placed, frozen=True):
@@ -153,15 +150,6 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """The rows, by what they tell of the paths of their records."""
         return {path: row for row, path in enumerate(self.in_order)}
 
-    def after(self, changes: Iterable[PastCommit]) -> RemoteIndex | None:
-        """With what the changes after it say; None where it, or what they say, lacks records.
-
-        Args:
-            changes: The last ones of the remote, newest first.
-        """
-        told = None if self.unread or not self.change else later(changes, self.change)
-        return None if told is None else self.with_(told)
-
     def speaks_for_all(self, storage: Storage) -> bool:
         """Whether it is taken for all there is on a remote that keeps no history, and where a listing costs requests.
 
@@ -181,10 +169,44 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         told = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
         said = {name: value for name, value in told.items() if value is not ABSENT}
         try:
-            known = msgspec.convert({"key": key_of(hard), "hard": hard, **said}, Known)
+            known = from_builtins({"key": key_of(hard), "hard": hard, **said}, Known)
         except (msgspec.ValidationError, ValueError, TypeError, RecursionError):
             return None
         return known if known.key.startswith(self.columns[_KEY].of(row)) else None
+
+    @cached_property
+    def can_be(self) -> bool:
+        """Whether all rows say what can be, as `known` has it: each value is looked at once, and each key computed."""
+        try:
+            return self._fits() and all(
+                key_of_members(members).startswith(digits)
+                for members, digits in zip(self._members(), map(self.columns[_KEY].of, range(len(self))), strict=True)
+            )
+        except (msgspec.ValidationError, ValueError, TypeError, RecursionError):
+            return False
+
+    def _fits(self) -> bool:
+        """Whether each column but those of ingredients says what `Known` may have.
+
+        Raises:
+            msgspec.ValidationError: One has values of another type.
+        """
+        for told in structs.fields(Known):
+            column = self.columns.get(told.name)
+            if told.name in _SAID and (column is None or -1 in column.numbers) and told.required and len(self):
+                return False
+            if told.name in _SAID and column is not None:
+                from_builtins(column.values, list[told.type])  # type: ignore[name-defined]
+        return True
+
+    def _members(self) -> Iterator[list[str]]:
+        """The ingredients of each row as they are hashed."""
+        made = []
+        for name in sorted(column.removeprefix(_HARD) for column in self.columns if column.startswith(_HARD)):
+            column = self.columns[_HARD + name]
+            texts = [*(member(name, value) for value in column.values), ""]  # the last of them is that of -1
+            made.append([texts[number] for number in column.numbers])
+        return ([column[row] for column in made if column[row]] for row in range(len(self)))
 
     def rows(self) -> Iterator[Known]:
         """What all rows say that can be."""
@@ -244,49 +266,6 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         return self.known(self.paths[path])
 
 
-def message(known: Sequence[Known]) -> str:
-    """What a change says of the records that it writes, for the history; empty where that is too much."""
-    rows = base64.b64encode(zlib.compress(msgspec.json.encode(known), 9)).decode()
-    return _ROWS + rows if len(rows) <= LARGEST_ROW else ""
-
-
-def later(changes: Iterable[PastCommit], mark: str = "") -> list[Known] | None:
-    """What the changes after the one that an index was written with say of their records, the oldest first.
-
-    Args:
-        changes: The last ones of the remote, newest first. Anybody may have written them.
-        mark: Of that index; of any that has all records where it is not given.
-
-    Returns:
-        None where one of them says nothing, or that change is not among them.
-    """
-    told: list[Known] = []
-    for change in changes:
-        if change.title.endswith(f"[{mark}]") if mark else change.message == WHOLE:
-            return told
-        if not _BESIDE.fullmatch(change.title):
-            rows = _read_message(change.message)
-            if rows is None:
-                return None
-            told = rows + told
-    return None
-
-
-def _read_message(text: str) -> list[Known] | None:
-    if not text.startswith(_ROWS) or len(text) > len(_ROWS) + LARGEST_ROW:
-        return None
-    unpacking = zlib.decompressobj()
-    try:
-        raw = unpacking.decompress(base64.b64decode(text.removeprefix(_ROWS), validate=True), LARGEST_ROW * 16)
-        rows = msgspec.json.decode(raw, type=list[Known])
-        fits = all(
-            key_of(one.hard) == one.key and names_folder(one.directory) and names_folder(one.model_type) for one in rows
-        )
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, zlib.error):
-        return None
-    return rows if fits and unpacking.eof else None
-
-
 def _row(known: Known) -> dict[str, Any]:
     said = {name: getattr(known, name) for name in _SAID}
     return {_KEY: known.key[:DIGITS], **said, **{_HARD + name: value for name, value in known.hard.items()}}
@@ -300,11 +279,11 @@ def short_path(place: Place) -> str:
 # The document
 
 
-class _Document(Struct, frozen=True):
+class _Document(Struct, frozen=True, omit_defaults=True):
     schema: int
     change: str
     unread: int
-    rows: bytes
+    rows: bytes = b""
     listed: float = 0.0
     older: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
 
@@ -313,12 +292,14 @@ class DamagedIndexError(ValueError):
     """A document that is not an index."""
 
 
-def encode(index: RemoteIndex) -> bytes:
-    """The document: text, so that git itself can hold it."""
+def encode(index: RemoteIndex, *, as_text: bool = True) -> bytes:
+    """The document: as text, so that git itself can hold it, or by a quarter shorter."""
     columns = {name: column.packed() for name, column in index.columns.items()}
     rows = zlib.compress(msgspec.json.encode(columns), 6)
     schema = SCHEMA_OF_TWO if index.older else SCHEMA
-    return msgspec.json.encode(_Document(schema, index.change, index.unread, rows, index.listed, index.older)) + b"\n"
+    text, packed = (rows, b"") if as_text else (b"", rows)
+    head = _Document(schema, index.change, index.unread, text, index.listed, index.older)
+    return msgspec.json.encode(head) + b"\n" + packed
 
 
 def decode(raw: bytes) -> RemoteIndex | None:
@@ -328,14 +309,15 @@ def decode(raw: bytes) -> RemoteIndex | None:
         DamagedIndexError: It is not an index.
     """
     try:
-        document = msgspec.json.decode(raw, type=_Document)
+        head, _, packed = raw.partition(b"\n")
+        document = from_json(head, _Document)
         if document.schema not in {SCHEMA, SCHEMA_OF_TWO}:
             return None
         unpacking = zlib.decompressobj()
-        rows = unpacking.decompress(document.rows, LARGEST_ROWS)
+        rows = unpacking.decompress(document.rows or packed, LARGEST_ROWS)
         if not unpacking.eof or any(rows.count(mark) > most for mark, most in _MOST_OF.items()):
             raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
-        columns = msgspec.json.decode(rows, type=dict[str, Column])
+        columns = from_json(rows, dict[str, Column])
         keys = columns[_KEY]
         values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
         inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 from cachekit.store.layout import Place
 from cachekit.store.record import RelativePath
@@ -31,7 +32,8 @@ LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
-NEW = f"{ROOT}/index/new"
+BESIDE = f"{ROOT}/index"
+NEW = f"{BESIDE}/new"
 
 
 def record_path(place: Place) -> str:
@@ -78,7 +80,12 @@ def blob_path(sha256: str) -> str:
 
 def older_path(sha256: str) -> str:
     """The place of the older rows of the index."""
-    return f"{ROOT}/index/{sha256}.json"
+    return f"{BESIDE}/{sha256}.json"
+
+
+def is_older(path: str) -> bool:
+    """Whether older rows of the index lie at a path."""
+    return path == older_path(path.rpartition("/")[2].removesuffix(".json"))
 
 
 def packs(key: str) -> str:
@@ -101,7 +108,7 @@ def check(paths: Iterable[str]) -> None:
     """
     for path in paths:
         try:
-            msgspec.convert(path, RelativePath)
+            from_builtins(path, RelativePath)
             path.encode()
         except (msgspec.ValidationError, UnicodeEncodeError):
             raise UsageError(

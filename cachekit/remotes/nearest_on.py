@@ -23,6 +23,7 @@ from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
 from cachekit.remotes.budget import each
+from cachekit.remotes.history import after
 from cachekit.remotes.index import DIGITS, Known, RemoteIndex
 from cachekit.remotes.judging import named
 from cachekit.remotes.nearest import Nearest, Wanted, settled
@@ -134,7 +135,7 @@ class Catalogue:
                     self._note(revision)
                 return there
         with self._remote.call() as storage:
-            present = there.after(storage.latest(revision)) if there is not None and there.change else None
+            present = after(there, storage.latest(revision)) if there is not None and there.change else None
             if present is not None:
                 self.known, self.folder = present, layout.RECORDS
             else:
@@ -334,7 +335,7 @@ def _index_of(remote: Remote) -> RemoteIndex:
     revision = remote.revision()
     with remote.call() as storage:
         known = index.read(storage, revision)[0] or RemoteIndex()
-        return (known.after(storage.latest(revision)) if known.change else None) or known
+        return (after(known, storage.latest(revision)) if known.change else None) or known
 
 
 def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:

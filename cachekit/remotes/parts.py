@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from cachekit.decode import from_builtins
 from cachekit.errors import IntegrityError
 from cachekit.remotes import layout
 from cachekit.remotes.budget import each
@@ -93,7 +94,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     others = {name: value for name, value in document.items() if name == "places"}
     try:
         unsealed("record", {name: value for name, value in document.items() if name not in others})
-        head = msgspec.convert(body, _Head)
+        head = from_builtins(body, _Head)
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise DamagedRecordError(f"not a record: {misfit(error)}") from error
     left, values = LARGEST, MOST_VALUES

@@ -55,11 +55,13 @@ class Entry(Struct, frozen=True):
         size: In bytes.
         digests: What the remote knows of its contents without reading them, in hex: `sha256`, `git` (SHA-1 of the git
             blob). May be empty.
+        at: When it was put there, in seconds since the epoch by the remote's clock; 0 where that is not said.
     """
 
     path: str
     size: int
     digests: Mapping[str, str] = {}
+    at: float = 0.0
 
     def holds(self, size: int, sha256: str) -> bool | None:
         """Whether its bytes are those of this digest; None where only reading them would tell."""

@@ -26,6 +26,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
+from cachekit.decode import from_builtins
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.store.record import (
     LARGEST,
@@ -194,7 +195,7 @@ class Reader:
                     cause=f"its format is {str(body['schema'])[:20]}, this version reads {SCHEMA}",
                     hint="upgrade cachekit here",
                 )
-            members = msgspec.convert(body["members"], tuple[Member, ...])
+            members = from_builtins(body["members"], tuple[Member, ...])
             if index(members) != raw:
                 raise DamagedRecordError("its index is not in canonical form")  # noqa: TRY301
         except (DamagedRecordError, msgspec.ValidationError, ValueError, KeyError, TypeError) as error:

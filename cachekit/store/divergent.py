@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from msgspec import Struct, json
+from msgspec import Struct, json, to_builtins
 
 from cachekit import files
 from cachekit.events import Journal
@@ -132,7 +132,7 @@ def tell(layout: Layout, journal: Journal, ours: Record, theirs: Record, where: 
     if all((old.where, old.modules) != (where, found) for old in notes):
         # Where the store cannot be written, it is told again.
         layout.inside.note(layout.builds(ours.key), json.encode([*notes, note][-MOST:]))
-        journal.emit("record.differs", **json.decode(json.encode(note)))
+        journal.emit("record.differs", **to_builtins(note))
     return True
 
 

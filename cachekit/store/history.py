@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit import events, files, private, whose
+from cachekit.decode import from_json
 from cachekit.store.counting import Counted, count
 from cachekit.store.durable import make_folders, sync_folder
 from cachekit.store.layout import Layout
@@ -37,9 +38,6 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
     size: int
     changed: int
     counted: Counted
-
-
-_DECODER = msgspec.json.Decoder(_Line)
 
 
 class History(Struct, frozen=True):
@@ -133,7 +131,7 @@ def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, 
             continue
         for text in filter(None, raw.split(b"\n")):
             try:
-                line = _DECODER.decode(text)
+                line = from_json(text, _Line)
                 known[line.run] = line
             except (msgspec.DecodeError, UnicodeDecodeError):
                 # Most likely torn by a kill: then its journal is still there, or the line was written again.

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.decode import from_builtins
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, sealed
@@ -125,7 +126,7 @@ def _entry(item: dict[str, Any]) -> Locked:
     record = from_document(sealed("record", body))
     if record is None:
         raise DamagedRecordError("a record in the file was made by a newer cachekit")
-    return msgspec.convert({"set": [], "digest": "", **item, "record": msgspec.to_builtins(record)}, Locked)
+    return from_builtins({"set": [], "digest": "", **item, "record": msgspec.to_builtins(record)}, Locked)
 
 
 def text(entries: Sequence[Locked]) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.decode import from_json
 from cachekit.errors import IntegrityError
 from cachekit.store.access import Owners
 from cachekit.store.layout import Layout, Place
@@ -157,7 +158,7 @@ class Origins:
             return None
         if not self._owners.remembers(raw):
             return None
-        return msgspec.json.decode(raw, type=_Note)
+        return from_json(raw, _Note)
 
     def _made_here(self, record: Record) -> bool:
         """Whether a record of the store without a note was made here; of one that is gone nobody knows."""

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from cachekit import redact
+from cachekit.decode import from_builtins
 from cachekit.errors import SecretError
 from cachekit.files import DIGEST
 from cachekit.key.canonical import canonical_json, key_of
@@ -195,11 +196,6 @@ _NOTED = "noted"  # beside the record in its document; sorts before "record"
 TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files, and where
 
 
-# msgspec looks at the fields of a type when it first converts to it, and crashes where several threads do that at once
-# [0.22: 20 threads that published their first record]. This looks at them now.
-msgspec.json.Decoder(Record)
-
-
 def check_shareable(record: Record) -> None:
     """See that a record may be shown to others. An older cachekit, or another tool, may have made it.
 
@@ -374,7 +370,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
         if body.get("schema") != SCHEMA:
             unsealed("record", document)
             return None
-        record = msgspec.convert(body, Record)
+        record = from_builtins(body, Record)
         if document != {"record": body, "sha256": record.digest}:
             unsealed("record", document)  # a field may be left out of it where it says what is taken for granted
     except DamagedRecordError:

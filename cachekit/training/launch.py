@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
+from cachekit.decode import from_json
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.process import die_with
 from cachekit.redact import Stream
@@ -260,6 +261,6 @@ def _outcome(job: Job, *, failed: bool, workers: int, log: Path, secrets: Sequen
 
 def _read_result(path: Path) -> Result | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Result)
+        return from_json(path.read_bytes(), Result)
     except (OSError, msgspec.DecodeError):
         return None

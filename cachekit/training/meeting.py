@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit.compilers import Node
+from cachekit.decode import from_json
 from cachekit.errors import (
     CachekitError,
     ErrorDocument,
@@ -131,7 +132,7 @@ class Meeting:
 
     def _admit(self, link: Connection, line: bytes, come: dict[int, Participant]) -> None:
         try:
-            one = msgspec.json.decode(line, type=Participant)
+            one = from_json(line, Participant)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             link.peer.close()  # no machine of ours
             return
@@ -319,7 +320,7 @@ def meeting(me: Participant, place: Node, wait: float, told: Told) -> Iterator[M
 
 def _word(line: bytes) -> _Word:
     try:
-        word = msgspec.json.decode(line, type=_Word)
+        word = from_json(line, _Word)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Word()
     return word if word.error is None else structs.replace(word, error=_short(word.error))

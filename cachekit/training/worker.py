@@ -21,6 +21,7 @@ from msgspec import structs
 
 from cachekit import private
 from cachekit.compilers.port import Runtime
+from cachekit.decode import from_json
 from cachekit.errors import CachekitError
 from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
@@ -39,7 +40,7 @@ def main() -> int:
     for name, value in os.environ.items():
         if value and value[0] not in "/~$" and _CACHE.fullmatch(name):
             os.environ[name] = str(Path(value).absolute())  # it means the same in `_only_the_hub`
-    job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
+    job = from_json(Path(sys.argv[1]).read_bytes(), Job)
     rank = int(os.environ.get("LOCAL_RANK", "0"))  # each node has its own parent to answer to
     target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
     # On a disk that fills up, this much is there to say so.

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cachekit import redact
+from cachekit.decode import from_json
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.process import user_name
@@ -206,7 +207,7 @@ def read_statement(payload: bytes) -> Statement:
     if (values := values_of(payload)) > MOST_VALUES:
         raise MalformedError(f"{values:,} values are too many for a statement about a record")
     try:
-        document = msgspec.json.decode(payload, type=_Document)
+        document = from_json(payload, _Document)
         _check_names(payload, document)
     except (DamagedRecordError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise MalformedError(f"it is not a statement about a record: {error}") from error

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.config import Config
+from cachekit.decode import from_json
 from cachekit.errors import CachekitError, EngineError, InterruptedRunError, UsageError
 from cachekit.executors import fleet as fleets
 from cachekit.executors import registry
@@ -390,7 +391,7 @@ def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
 def _answered(fleet: Fleet, number: int) -> _Warmed | None:
     """What a command answered in JSON; None where it has printed something else, or nothing yet."""
     with suppress(msgspec.DecodeError, msgspec.ValidationError):
-        return msgspec.json.decode(fleets.printed(fleet, number), type=_Warmed)
+        return from_json(fleets.printed(fleet, number), _Warmed)
     return None
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from msgspec import structs
 
-from cachekit.remotes import index, layout
+from cachekit.remotes import history, index, layout
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
 from tests.remotes.memory_remote import MemoryRemote
@@ -46,7 +46,7 @@ def near_one(wanted):
 def there(storage):
     """What the index on a remote says, and the changes after it."""
     found, _ = index.read(storage, storage.revision())
-    return found.after(storage.latest()) or found
+    return history.after(found, storage.latest()) or found
 
 
 def keys(found):

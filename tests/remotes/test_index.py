@@ -10,7 +10,7 @@ from msgspec import structs
 from cachekit.cli.hub import _listed
 from cachekit.errors import RemoteError, UntrustedError
 from cachekit.key.canonical import key_of
-from cachekit.remotes import derived, index, layout
+from cachekit.remotes import derived, history, index, layout
 from cachekit.remotes import document as documents
 from cachekit.remotes import publish as publishing
 from cachekit.remotes.folder import FolderStorage
@@ -69,35 +69,35 @@ def test_a_push_writes_it_with_the_records(tmp_path, wanted, make):
     assert [one.recipe for one in there(make()).rows()] == [record.recipe for record, _ in made]
     storage = make()
     if storage.scarce:  # one commit has both
-        assert there(storage).after(storage.latest())
-        assert [change.message for change in storage.latest()[:2]] == [index.WHOLE] * 2
+        assert history.after(there(storage), storage.latest())
+        assert [change.message for change in storage.latest()[:2]] == [history.WHOLE] * 2
 
 
 def test_leases_change_no_record(wanted):
     lease = PastCommit("2", f"cachekit: renews the lease of {wanted.key[:16]} [{'b' * 32}]")
     mine, other = PastCommit("1", f"cachekit: bert [{'a' * 12}]"), PastCommit("0", f"cachekit: bert [{'c' * 12}]")
     found = RemoteIndex(change="a" * 12)
-    assert found.after([mine, other]) is found
-    assert found.after([lease, lease, mine, other]) is found
-    assert found.after([lease, other, mine]) is None, "another one pushed after it"
-    assert found.after([lease]) is None, "nobody knows"
-    assert structs.replace(found, unread=1).after([mine]) is None
+    assert history.after(found, [mine, other]) is found
+    assert history.after(found, [lease, lease, mine, other]) is found
+    assert history.after(found, [lease, other, mine]) is None, "another one pushed after it"
+    assert history.after(found, [lease]) is None, "nobody knows"
+    assert history.after(structs.replace(found, unread=1), [mine]) is None
 
 
 def test_changes_say_what_they_add_and_nothing_else_is_believed(wanted):
     one, two = (Known.of(record) for record, _ in others(wanted, 2))
     renamed = structs.replace(one, recipe="renamed")
-    base = PastCommit("0", f"cachekit: bert [{'a' * 12}]", message=index.WHOLE)
+    base = PastCommit("0", f"cachekit: bert [{'a' * 12}]", message=history.WHOLE)
     told = [(2, [two, renamed]), (1, [one])]  # newest first: what was said last counts
-    changes = [PastCommit(str(at), f"cachekit: bert [{at:012}]", message=index.message(rows)) for at, rows in told]
+    changes = [PastCommit(str(at), f"cachekit: bert [{at:012}]", message=history.message(rows)) for at, rows in told]
     changes.append(base)
-    found = RemoteIndex(change="a" * 12).after(changes)
+    found = history.after(RemoteIndex(change="a" * 12), changes)
     assert {known.key: known.recipe for known in found.rows()} == {one.key: "renamed", two.key: two.recipe}
-    assert index.later(changes) == [one, two, renamed]
+    assert history.later(changes) == [one, two, renamed]
     lies = [structs.replace(one, hard={}), structs.replace(one, directory="../..")]
-    for message in ("", "Rows of the index: AAAA", *(index.message([lie]) for lie in lies)):
-        assert index.later([PastCommit("9", "cachekit: x [9]", message=message), *changes]) is None
-    assert index.message([structs.replace(one, key=key_of({"number": number})) for number in range(999)]) == "", (
+    for message in ("", "Rows of the index: AAAA", *(history.message([lie]) for lie in lies)):
+        assert history.later([PastCommit("9", "cachekit: x [9]", message=message), *changes]) is None
+    assert history.message([structs.replace(one, key=key_of({"number": number})) for number in range(999)]) == "", (
         "too much"
     )
 
@@ -207,7 +207,7 @@ def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(want
     fill(memory, made[:4])
     small = Survey(memory, memory.revision(), Budget(read=3), RemoteIndex())
     part = small.read(memory.list(layout.RECORDS, ""))
-    assert (len(part), part.unread, part.after(memory.latest())) == (3, 1, None)
+    assert (len(part), part.unread, history.after(part, memory.latest())) == (3, 1, None)
     whole = Survey(memory, memory.revision(), Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
     assert (len(whole), whole.unread) == (4, 0)
 
@@ -285,7 +285,7 @@ def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory, bucket, k
     made, shared = others(wanted, 12), memory if kind == "memory" else bucket()
     push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
-    assert there(shared).after(shared.latest()) or there(shared).speaks_for_all(shared)
+    assert history.after(there(shared), shared.latest()) or there(shared).speaks_for_all(shared)
 
 
 def test_who_loses_each_race_for_it_adds_the_row_once_the_record_is_there(tmp_path, wanted):
@@ -331,7 +331,7 @@ def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tm
     for number, one in enumerate(made):
         fill_whole(tmp_path / f"home-{number}", memory, [one])
         assert keys(there(memory)) == firsts(made[: number + 1])
-    renewed = [change.message == index.WHOLE for change in memory.latest()]
+    renewed = [change.message == history.WHOLE for change in memory.latest()]
     assert renewed == [True, False, False, False, True, False, False, False, True]
 
 
@@ -349,7 +349,7 @@ def test_a_push_of_one_record_beside_many_and_questions_ask_and_send_little(tmp_
         document = index.encode(structs.replace(RemoteIndex().with_(map(Known.of, made)), change=mark))
         writes = [Write(layout.record_path(one.place), documents.Shared(one).document, "") for one in recorded]
         writes.append(Write(layout.INDEX, document, ""))
-        change = Commit(f"cachekit: x [{mark}]", writes=writes, message=index.WHOLE)
+        change = Commit(f"cachekit: x [{mark}]", writes=writes, message=history.WHOLE)
         storage.commit(change, storage.revision())
         make.hub.log.clear()
         near, files = near_one(wanted)

@@ -1,6 +1,7 @@
 """An index that somebody spoilt, or that lies, leads nowhere."""
 
 import zlib
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -8,12 +9,13 @@ from msgspec import structs
 
 from cachekit.cli.hub import _listed
 from cachekit.remotes import index, layout
+from cachekit.remotes.columns import Column
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
 from cachekit.remotes.survey import Budget
 from cachekit.verbs.hub import contents
 from tests.remotes.index_cases import firsts, keys, memory, near_one, plant, there, wanted  # noqa: F401 - fixtures
-from tests.remotes.test_nearest import fill, fill_whole, others, wish
+from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
 from tests.support.standins import Watched
 
 
@@ -79,6 +81,24 @@ def test_one_that_somebody_spoilt_leads_nowhere_and_the_next_push_replaces_it(tm
         assert keys(there(memory)) == firsts([*made, near])
         again = Watched(tmp_path / "you", shared=[(memory, "r")])
         assert search(wish(wanted), again.store, again.session.remotes).nearest.known.key == near[0].key
+
+
+def test_a_look_at_columns_finds_the_rows_that_cannot_be(wanted):
+    """A push looks so at all rows: reading 30,000 of them takes 4 s."""
+    doubted = 0
+    good = RemoteIndex().with_(Known.of(record) for record, _ in [near_one(wanted), *others(wanted, 2)])
+    fewer = RemoteIndex({name: column for name, column in good.columns.items() if name != "recipe"})
+    alien = RemoteIndex({**good.columns, "hard.x": Column([0.5, {"a": [1.0]}], [-1, 0, 1])})
+    spoilt = hostile(wanted)
+    for raw in [*map(index.encode, [good, fewer, alien]), *(spoilt[kind] for kind in KINDS_OF_SPOILT)]:
+        with suppress(index.DamagedIndexError):
+            if found := index.decode(raw):
+                assert found.can_be == (len(list(found.rows())) == len(found))
+                doubted += not found.can_be
+    assert doubted >= 5
+    assert good.can_be
+    own = made_from(wanted, **{'a"é': 1.0, "zoo": [0.5, {"b": None, "a": 2.0}]})[0]
+    assert good.with_([Known.of(own)]).can_be
 
 
 def costly(rows, older="", **more):

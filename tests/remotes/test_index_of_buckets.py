@@ -58,7 +58,7 @@ def test_where_there_is_no_index_nobody_knows_that_nobody_pushed(tmp_path, wante
         assert "list" in storage.calls
 
 
-LONG = 1500  # bytes of an index that counts as long: ten rows
+LONG = 1150  # bytes of an index that counts as long: ten rows
 
 
 def parts_of(storage):
@@ -149,6 +149,7 @@ def test_a_push_says_what_it_has_before_it_lists_the_records_which_may_take_too_
 def hub(tmp_path, monkeypatch):
     """A bucket of the Hub, where the last writer wins. A look counts for as long as a busy machine may take."""
     monkeypatch.setattr(hub_bucket, "FRESH", 60.0)
+    monkeypatch.setattr(derived, "ALONE", LONG)
     with bucket_hub(tmp_path / "hub") as hub:
         yield hub
 
@@ -168,6 +169,50 @@ def test_a_push_to_a_bucket_of_the_hub_with_many_records_asks_little(tmp_path, w
     assert len(requests) <= 6, [entry.path for entry in requests]
     assert keys(there(make_storage(hub))) == firsts(made)
     assert [entry.path for entry in requests if "/tree/" in entry.path and "records" in entry.path] == []
+
+
+@pytest.mark.feature("R7")
+def test_a_long_index_in_a_bucket_of_the_hub_is_one_document_until_it_is_a_very_long_one(
+    tmp_path, wanted, hub, monkeypatch
+):
+    """Each is two requests there: a first question takes four."""
+    monkeypatch.setattr(derived, "SHORT", LONG)
+    monkeypatch.setattr(derived, "ALONE", 3 * LONG)
+    made = others(wanted, 22)
+    fill_whole(tmp_path / "ann", make_storage(hub), made[:21])
+    hub.log.clear()
+    fill_whole(tmp_path / "bob", make_storage(hub), made[21:])
+    assert len([entry for entry in hub.requests if entry.kind != "xet" and "write-token" not in entry.path]) <= 6
+    hub.log.clear()
+    me = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")])
+    assert me.session.remotes.find(wanted.place) is None
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key in {record.key for record, _ in made}
+    assert len(hub.requests) == 4
+    assert LONG < len(make_storage(hub).read(layout.INDEX, "", 1 << 20).data) < 3 * LONG
+    monkeypatch.setattr(derived, "ALONE", LONG)
+    fill_whole(tmp_path / "ann", make_storage(hub), [near := near_one(wanted)])
+    assert len(make_storage(hub).read(layout.INDEX, "", 1 << 20).data) < LONG
+    assert keys(there(make_storage(hub))) == firsts([*made, near])
+
+
+@pytest.mark.feature("R7")
+def test_older_rows_that_others_replaced_a_day_ago_are_removed_from_a_bucket_of_the_hub(
+    tmp_path, wanted, hub, monkeypatch
+):
+    monkeypatch.setattr(derived, "SHORT", 0)
+    monkeypatch.setattr(derived, "ALONE", 0)
+    made = others(wanted, 4)
+    for number in range(3):  # each renews the index
+        fill_whole(tmp_path / "ann", make_storage(hub), made[number : number + 1])
+    files = hub.buckets.known["team/cache"]["files"]
+    parts = sorted((path for path in files if "/index/" in path and "/new/" not in path), key=lambda p: files[p]["at"])
+    assert len(parts) == 3, "who is slower may name any of them again"
+    for path, days in zip(parts, (9, 2, 0), strict=True):  # the second one was in use until just now
+        files[path]["at"] -= days * index.DAY
+    fill_whole(tmp_path / "bob", make_storage(hub), made[3:])
+    left = hub.buckets.known["team/cache"]["files"].keys() & {*parts}
+    assert left == {*parts[1:]}
+    assert keys(there(make_storage(hub))) == firsts(made)
 
 
 @pytest.mark.feature("R3")

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from cachekit.remotes import index, layout
+from cachekit.remotes import history, index, layout
 from cachekit.remotes.card import COLUMNS
 from tests.remotes.sharing_worker import (
     entry,
@@ -87,7 +87,7 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     numbers += later
     assert said(all_there(make, tmp_path, numbers))[0] == len(numbers) or not few
     base, _ = index.read(storage, storage.revision())
-    known = base.after(storage.latest()) or base
+    known = history.after(base, storage.latest()) or base
     assert {one.key for one in known.rows()} == {entry(number)[0].key for number in numbers}
 
 
@@ -105,7 +105,7 @@ def test_the_index_has_what_hundreds_push_at_once(tmp_path, processes, each):
         assert visible(make) == records
         storage = make()
         base, _ = index.read(storage, storage.revision())
-        found = base.after(storage.latest())
+        found = history.after(base, storage.latest())
         assert found is not None, "the log reaches back to the base"
         assert {one.key for one in found.rows()} == records
         page = storage.read(layout.CARD, storage.revision(), 4 << 20).data.decode()

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.decode import from_builtins
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import worker_variables
@@ -70,11 +71,11 @@ def read(recipe: Recipe, kind: type[T]) -> T:
                 hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
             )
         try:
-            msgspec.convert({name: value}, kind)
+            from_builtins({name: value}, kind)
         except msgspec.ValidationError as error:
             cause = str(error).partition(" - at ")[0]
             raise RecipeError(f"{field} cannot be {value!r}", cause=cause, hint=f"change {field}") from error
-    return msgspec.convert(recipe.compiler.options, kind)
+    return from_builtins(recipe.compiler.options, kind)
 
 
 def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()) -> None:

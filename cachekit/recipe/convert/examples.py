@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cachekit.decode import from_json
 from cachekit.disk import named
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
@@ -197,7 +198,7 @@ def _options_in(file: Path) -> dict[str, Any]:
         RecipeError: The file cannot be read, holds something else, or has placeholders.
     """
     try:
-        document = msgspec.json.decode(read_text(file, LARGEST, "file of arguments"), type=dict[str, Any])
+        document = from_json(read_text(file, LARGEST, "file of arguments"), dict[str, Any])
     except (RecipeError, msgspec.DecodeError, RecursionError) as error:
         raise RecipeError(
             f"the script takes its arguments from {file}, which cannot be read",

@@ -248,7 +248,8 @@ class BucketStorage(Storage):
     def _entry(self, info: Any) -> Entry:
         if not isinstance(info.size, int) or info.size < 0:
             raise IntegrityError(f"{self.name}: {info.path} has no size")
-        return Entry(info.path.removeprefix(self._below), info.size)
+        at = info.uploaded_at.timestamp() if info.uploaded_at else 0.0
+        return Entry(info.path.removeprefix(self._below), info.size, at=at)
 
     def _is(self, data: bytes, token: str) -> bool:
         """Whether a token is that of these bytes, as far as the client can compute it."""

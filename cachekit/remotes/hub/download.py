@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from cachekit.calls import paced
+from cachekit.decode import from_json
 from cachekit.errors import RemoteError
 from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.session import PIECE, bound_session
@@ -61,7 +61,7 @@ def located(url: str, headers: dict[str, str], objects: Mapping[str, int]) -> di
     asked = {"operation": "download", "transfers": ["basic"], "hash_algo": "sha256", "objects": wanted}
     response = bound_session().post(url, headers={**headers, "Accept": _LFS, "Content-Type": _LFS}, json=asked)
     hf_raise_for_status(response)
-    answer = msgspec.json.decode(response.content, type=_Batch)
+    answer = from_json(response.content, _Batch)
     found = {one.oid: one.actions.download for one in answer.objects}
     return {oid: action.href for oid, action in found.items() if action and not action.header and oid in objects}
 

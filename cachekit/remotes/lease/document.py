@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from cachekit import host, process
+from cachekit.decode import from_json
 
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
@@ -105,10 +106,6 @@ def myself() -> Owner:
     return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, place, began, machine)
 
 
-# Made once, where no other thread is: msgspec learns a type at its first use.
-_DECODER = msgspec.json.Decoder(LeaseDocument)
-
-
 def encode(one: LeaseDocument) -> bytes:
     """The document to store."""
     return msgspec.json.encode(one) + b"\n"
@@ -117,7 +114,7 @@ def encode(one: LeaseDocument) -> bytes:
 def decode(data: bytes) -> LeaseDocument | None:
     """Read a document back; None where it is not a lease, or of another schema; somebody still holds that lease."""
     try:
-        found = _DECODER.decode(data)
+        found = from_json(data, LeaseDocument)
     except (msgspec.DecodeError, RecursionError):
         return None
     return found if found.schema == SCHEMA else None

@@ -24,9 +24,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cachekit.calls import CallProgress
+from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import BLOBS, check
@@ -214,7 +213,7 @@ class ObjectStorage(ObjectReader, Storage):
 
         attributes: Attributes = {SHA256: hashlib.sha256(data).hexdigest()}  # for whoever asks what lies there
         # What is None there is left out: obstore takes it for a wrong type.
-        mode: Any = "create" if token == ABSENT else msgspec.json.decode(token)
+        mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
         self._calls.run(put, self._soon, "write")
 

@@ -28,6 +28,7 @@ from cachekit.compilers.neuron.neff.members import (
     Unpacked,
     members,
 )
+from cachekit.decode import from_json
 from cachekit.store.leaks import Leaks, Scanner
 
 
@@ -305,6 +306,7 @@ class Contents:
             NeffError: It contradicts what was read before, or the file ends within it.
         """
         form, name = _form(member.name), printable(member.name)
+        assert form is not None, "only documents are wanted"
         self.untold += form is Kelf  # it stays so where the file is not followed to the kelf's end
         if member.size > min(self._left, self._limits.documents if form is Kelf else self._limits.document):
             self._note(f"{name} is too large to be read ({member.size} bytes)")
@@ -316,7 +318,7 @@ class Contents:
         if self._seen.setdefault(member.name, digest) != digest:
             raise NeffError(f"it has two different {name}", damaged=False)
         try:
-            document = msgspec.json.decode(body, type=form)
+            document = from_json(body, form)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # the first is not a ValueError before 0.20
             self._note(f"{name} is not understood: {printable(str(error), 80)}")
             return body
