@@ -104,8 +104,9 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     recent = _sound(there)
     beside = list(storage.list(layout.BESIDE, revision)) if _is_raced(storage) and not dry_run else []
     named = {entry.path: index.short_path(place) for entry in beside if (place := layout.new_place(entry.path))}
-    is_long = storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT)
-    added = _added(storage, todo, revision, recent, mark, token=token, named=named) if is_long else None
+    added = None
+    if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
+        added = _added(storage, todo, revision, recent, mark, token=token, named=named)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -120,8 +121,9 @@ def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_ru
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
-    if anew or there.older or _differs(renewed, there):
-        if len(document) > _longest(storage) and storage.lines > 1:
+    is_long = storage.lines > 1 and len(document) > _longest(storage)
+    if anew or is_long or there.older or _differs(renewed, there):
+        if is_long:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes]
         writes += _removal(storage, revision, there.older, files) if storage.compares else _left(beside, there, files)

@@ -189,7 +189,10 @@ def test_a_long_index_in_a_bucket_of_the_hub_is_one_document_until_it_is_a_very_
     assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key in {record.key for record, _ in made}
     assert len(hub.requests) == 4
     assert LONG < len(make_storage(hub).read(layout.INDEX, "", 1 << 20).data) < 3 * LONG
-    assert keys(there(make_storage(hub))) == firsts(made)
+    monkeypatch.setattr(derived, "ALONE", LONG)
+    fill_whole(tmp_path / "ann", make_storage(hub), [near := near_one(wanted)])
+    assert len(make_storage(hub).read(layout.INDEX, "", 1 << 20).data) < LONG
+    assert keys(there(make_storage(hub))) == firsts([*made, near])
 
 
 @pytest.mark.feature("R7")

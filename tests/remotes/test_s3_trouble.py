@@ -121,6 +121,14 @@ def _wrong(line):
     return "200 OK", headers, [b"x" * 180_000]
 
 
+def _page(line):
+    """A page of a proxy, which has all headers that a file has."""
+    if not line.startswith("GET"):
+        return None
+    headers = [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", "14"), ("ETag", '"x"')]
+    return "200 OK", [*headers, ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")], [b"<html>Log in!\n"]
+
+
 FAULTS = {  # as in test_patience: what the server answers, where it does, and what `--require-warm` exits with
     **{f"{status} {code}": (refusal(status, code), 7) for status, code in [
         (408, "RequestTimeout"), (409, "OperationAborted"), (412, "PreconditionFailed"), (429, "SlowDown"),
@@ -134,6 +142,8 @@ FAULTS = {  # as in test_patience: what the server answers, where it does, and w
     "drip": (_slowly(50, 0.05), 7),
     "truncated": (_cut, 7),
     "wrong bytes": (_wrong, 5),
+    "a page": (_page, 7),
+    "a page for a file": (lambda line: _page(line) if "/MODULE_" in line else None, 7),
     "connect": (None, 7), "before-headers": (None, 7), "reset": (None, 7), "dns": (None, 7), "tls": (None, 7),
     "clock": (None, 0),
 }  # fmt: skip
@@ -185,7 +195,7 @@ def test_each_fault_has_its_bound_and_its_code(server, name, tmp_path, fault, mo
         seconds, found, _ = timed(lambda: warm(bob.session, bob.prepare(), require_warm=True))
     assert found == code
     assert seconds < BOUND
-    known = "hit" if fault in {"wrong bytes", "clock"} else "unknown"
+    known = "hit" if fault in {"wrong bytes", "a page for a file", "clock"} else "unknown"
     assert [event["status"] for event in bob.told("plan")] == [known]
 
 

@@ -119,12 +119,24 @@ class ObjectReader:
 
         return page
 
-    def _head(self, path: str) -> FoundObject | None:
-        """An object, by a request of its own; None where none is there."""
+    def _object(self, store: Any, path: str, options: Any = None) -> Any:
+        """What the service answers for an object.
+
+        Raises:
+            RemoteError: It is none of the service's: a page of a proxy, or of a login, maybe with an ETag of its own.
+        """
         import obstore
 
+        result = obstore.get(store, path, options=options)
+        if str(result.attributes.get("Content-Type", "")).startswith("text/html"):  # as no object of a cache is sent
+            message = f"{self.name} did not send the file that was asked for"
+            raise RemoteError(message, cause="a web page came", hint=f"{self._kind.check}, proxies")
+        return result
+
+    def _head(self, path: str) -> FoundObject | None:
+        """An object, by a request of its own; None where none is there."""
         try:
-            result = self._do("look", lambda: obstore.get(self._stores.asks, path, options={"head": True}))
+            result = self._do("look", lambda: self._object(self._stores.asks, path, {"head": True}))
         except FileNotFoundError:
             return None
         sha256 = result.attributes.get(SHA256, "")
@@ -173,13 +185,11 @@ class ObjectReader:
         Raises:
             TooLargeError: It has more than `limit` bytes.
         """
-        import obstore
-
         check([path])
         progress = CallProgress()
 
         def get() -> Document:
-            result = obstore.get(self._stores.reads, path)
+            result = self._object(self._stores.reads, path)
             size, token = result.meta["size"], self._token(result.meta)
             if size > limit:
                 cause = f"{size} bytes, at most {limit} expected"
@@ -198,8 +208,6 @@ class ObjectReader:
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; one request."""
-        import obstore
-
         check([path])
 
         def get() -> Iterator[bytes]:
@@ -207,7 +215,7 @@ class ObjectReader:
                 return
             wanted: Any = {"offset": start} if end is None else (start, end)
             options: Any = {"range": wanted} if start or end is not None else None
-            result = obstore.get(self._stores.reads, path, options=options)
+            result = self._object(self._stores.reads, path, options)
             for chunk in map(bytes, result.stream(min_chunk_size=_CHUNK)):
                 yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
 
