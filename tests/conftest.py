@@ -34,8 +34,8 @@ TOGETHER = {
     "crashes": ("store/test_crash", "store/test_gc_crash"),
 }  # fmt: skip
 
-# Tests make and remove a million files, and stores wait for the disk with each record: folders are in memory where there
-# is room for a run, unless somebody says where. Most are removed when their test has passed (pyproject.toml).
+# Tests make and remove many files, and stores wait for the disk with each record: folders are in memory where there is
+# room for a run, unless somebody says where. Most are removed when their test has passed (pyproject.toml).
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
