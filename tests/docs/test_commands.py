@@ -111,7 +111,7 @@ def warm(command, wanted, places, warmed):
 
 
 @pytest.fixture
-def key(page, command, places, warmed, tmp_path, monkeypatch):
+def key(page, command, places, warmed, monkeypatch):
     """The key of `bert`, of which the store has a record, in a working directory with what pages name."""
     work = command.work
     shutil.copytree(ROOT / "recipes", work / "recipes")
@@ -137,7 +137,7 @@ def key(page, command, places, warmed, tmp_path, monkeypatch):
     monkeypatch.setenv(
         "PATH", os.pathsep.join([str(places["bin"]), str(Path(sys.executable).parent), os.environ["PATH"]])
     )
-    monkeypatch.setenv("HOME", str(tmp_path))  # of the shell that completes
+    monkeypatch.setenv("HOME", str(work.parent))  # of the shell that completes
     monkeypatch.setattr("shellingham.detect_shell", lambda *_, **__: ("bash", "/bin/bash"))  # whoever started pytest
     for name in filter(re.compile("AWS_|SLURM_|SBATCH_").match, list(os.environ)):
         monkeypatch.delenv(name)
