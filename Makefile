@@ -79,8 +79,10 @@ team: $(VENV)/.installed
 # of the time a test waits for servers and processes of its own.
 SIDE_BY_SIDE = --numprocesses 3 --dist loadgroup
 
+# In a new clone, one process compiles the modules of the tests: all four would at once, for as long.
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
+	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq $(TESTS) >/dev/null
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --numprocesses 4 $(TESTS)
 
 ## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package

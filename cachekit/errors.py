@@ -31,6 +31,8 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from cachekit import redact
@@ -165,11 +167,17 @@ class MissingRemoteError(AuthError):
     exit_code = 7
 
 
+# What helps where something is not used that others may have made: that its maker signs it, and is named; that it is
+# signed or made anew; or nothing, as it is revoked.
+Helps = Literal["signer", "anew", "nothing"]
+
+
 class UntrustedError(AuthError):
     """What somebody else may have made is not used: a compiler cache is code. See `remotes.judging`."""
 
     code = "untrusted"
     exit_code = 5
+    helps: Helps = "signer"
 
 
 class IntegrityError(CachekitError):

@@ -227,9 +227,12 @@ class Keeping(Struct, frozen=True):
             # Hours may have passed: others have added theirs, or compiled anew.
             now = None if self.replaces else store.lookup(place)
             if now is None and self.record is not None and not self.replaces:  # revoked, for one
+                refused = store.refusal.of(place.key)
                 raise IntegrityError(
                     f"{place.key[:12]} is not in the store any more, so nothing is added to it",
-                    cause=store.refusal.reason(place.key) or store.flaw(place.key) or "it was removed during the run",
+                    cause=(refused.reason if refused else "")
+                    or store.flaw(place.key)
+                    or "it was removed during the run",
                     hint="run it again",
                 )
             kept = self._first(new, seen) if now is None else self._more(now, new, seen)

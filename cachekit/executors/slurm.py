@@ -126,6 +126,12 @@ class _Slurm:
 
     def request(self, fleet: Fleet) -> str:
         """The script that sbatch gets. A machine's death requeues the command, which then finds what was pushed."""
+        if "\\" in fleet.folder:  # [sbatch(1), "filename pattern"]
+            raise EngineError(
+                f"Slurm cannot write into {fleet.folder}",
+                cause="it takes no backslash in the name of a file for a job's output",
+                hint="another store, without one: --home DIR, or CACHEKIT_HOME",
+            )
         options = {
             "job-name": _name(fleet),
             "partition": fleet.queue,

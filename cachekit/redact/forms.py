@@ -51,11 +51,10 @@ _TAKEN = (
     (r"\b(?:sqlcmd|tsql|bcp|ipmitool|yubico-piv-tool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
     (r"\bldap[a-z]{1,9}\b", r"\s-w\s*([\"']?)"),
     (
-        r"\b(?:twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry|cosign)\s+login)\b",
-        r"\s-p[ =]([\"']?)",
-    ),
-    (
-        r"\b(?:conan\s+(?:remote\s+login|user)|psexec(?:64)?|beeline|hdbsql|cbq|rabbitmqadmin|ncftp[a-z]{0,3}|user(?:add|mod))\b",
+        (
+            r"\b(?:conan\s+(?:remote\s+login|user)|psexec(?:64)?|beeline|hdbsql|cbq|rabbitmqadmin|ncftp[a-z]{0,3}"
+            r"|user(?:add|mod)|twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry|cosign)\s+login)\b"
+        ),
         r"\s-p[ =]([\"']?)",
     ),
     (r"\b[wx]l?freerdp3?\b", r"\s/p:([\"']?)"),

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit import files
 from cachekit.config_trust import Mode
 from cachekit.disk import existing
-from cachekit.errors import StoreError, UsageError
+from cachekit.errors import Helps, StoreError, UsageError
 from cachekit.private import opened
 from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
@@ -51,7 +51,7 @@ class _Taken(Struct):
     shared: list[Shared] = []
     signatures: dict[str, bytes] = {}  # by path
     besides: list[Beside] = []
-    untrusted: dict[str, str] = {}  # by key
+    untrusted: dict[str, tuple[str, Helps]] = {}  # by key
     states: list[State] = []
     wanted: dict[str, File] = {}
     finished: dict[str, Path] = {}
@@ -66,13 +66,13 @@ class TakenBundle(Struct, frozen=True):
             whole; `kept` is another build in the store, which stays.
         size: Bytes that the store lacked.
         totals: The bundle's size and digest.
-        untrusted: Why records of it may not be used, by their keys; only in a dry run.
+        untrusted: Why records of it may not be used, and what helps, by their keys; only in a dry run.
     """
 
     records: tuple[tuple[Record, State], ...]
     size: int
     totals: BundleSum
-    untrusted: Mapping[str, str]
+    untrusted: Mapping[str, tuple[str, Helps]]
 
     __hash__ = by_value
 
@@ -204,10 +204,10 @@ def _judge(name: str, taken: _Taken) -> None:
         place = str(Path(name).absolute()) if Path(name).exists() else name
         taken.besides.append(beside_of(record, origin_of(place, verdict), envelopes))
         if not verdict.trusted:
-            reason = taken.untrusted[record.key] = unreadable(verdict.reason, damage)
+            reason, helps = taken.untrusted[record.key] = unreadable(verdict, damage)
             if taken.workspace is not None:
                 why = f"anybody can make a bundle, and {named(record)} in it is {reason}"
-                raise refusal(name, why, advice(reason, otherwise=HINT_BUNDLE))
+                raise refusal(name, why, advice(helps, otherwise=HINT_BUNDLE))
 
 
 def _compare(reader: Reader, before: int, taken: _Taken) -> None:

@@ -20,7 +20,7 @@ from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Writ
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin, chain
-from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 SINGLE = 4  # paths that are asked for one by one, where each is a request
@@ -424,7 +424,7 @@ class Comparison:
         if theirs and origin is None:
             if signer := self._signing.leaves(theirs.record, offer.beside, revision):
                 gone = self._gone(theirs, offer, revision)
-                if gone.issubset(offer.sources):
+                if covers(mine, _with(theirs.record, gone)):  # at no path that only a stranger names
                     again = ", with those of its files again that were gone" if gone else ""
                     self._left[mine.key] = f"{why}; it stays for those who believe {signer}{again}"
                     return (theirs if gone else None), ()
@@ -503,6 +503,12 @@ class Comparison:
         if holds is None and self._read:
             holds = reads_as(self._storage, entry.path, file.sha256)
         return holds
+
+
+def _with(record: Record, files: Collection[str]) -> Record:
+    """A record with those of its modules that have one of these files."""
+    modules = (module for module in record.modules if any(file.sha256 in files for file in module.files))
+    return structs.replace(record, modules=tuple(modules))
 
 
 def _files(shared: Shared) -> dict[str, File]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from cachekit.config_trust import Mode, TrustTable
-from cachekit.errors import UntrustedError
+from cachekit.errors import Helps, UntrustedError
 from cachekit.store import staying
 from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, marks_of, reused_modules
 from cachekit.store.record import Module, Record
@@ -136,10 +136,11 @@ class Trust(Struct, frozen=True):
         if strange and not self.everything:
             verdict = self.policy.judge(record, envelopes_of(beside(record)), mode="signed")
             if not verdict.trusted:  # a note that somebody else can have written says nothing, whatever it holds
-                reason = verdict.reason if origin.how or verdict.revoked else _UNKNOWN
-                return Refused(f"{reason}; {strange}", revoked=False)
+                known = origin.how or verdict.helps == "nothing"
+                reason, helps = (verdict.reason, verdict.helps) if known else (_UNKNOWN, "anew")
+                return Refused(f"{reason}; {strange}", revoked=False, helps=helps)
         if not (origin.how or self.everything):  # whoever removed the note may be whom it named
-            return Refused(_UNKNOWN, revoked=False)
+            return Refused(_UNKNOWN, revoked=False, helps="anew")
         if origin == HERE and not self.table.revokes:
             return None
         if self.table.revokes and (reason := self.policy.revoked(record, origin)):
@@ -152,25 +153,22 @@ class Trust(Struct, frozen=True):
                 lacks = " and not signed, which --trust signed asks for"
                 if self.only == "owner":
                     lacks = ", not a place of yours, and not signed: --trust owner asks for one of the two"
-                return Refused(f"from {lacking[0]}{lacks}", revoked=False)
-        lost = "" if self.everything else self._lost(origin)
-        if lost and self.signed(record, beside(record)) is None:
-            return Refused(lost, revoked=False)
-        return None
+                return Refused(f"from {lacking[0]}{lacks}", revoked=False, helps="signer")
+        lost = None if self.everything else self._lost(origin)
+        return lost if lost and self.signed(record, beside(record)) is None else None
 
-    def _lost(self, origin: Origin) -> str:
+    def _lost(self, origin: Origin) -> Refused | None:
         """What was taken for a signature by somebody whom the settings do not believe now, and why; or nothing.
 
         What a signer only said of other records rests on that signer alone.
         """
-        from cachekit.trust.policy import LOST
-
         sources = [("", origin.remote, origin.how, origin.signers)]
         sources += [(f"made by reuse of {one.key[:12]} ", one.remote, one.how, one.signers) for one in origin.reused]
         for what, remote, how, signers in sources:
             if how == "signed" and not self.policy.believes(signers):
-                return f"{what}from {remote}, {self.policy.unbelieved(signers, LOST)}"
-        return ""
+                why, helps = self.policy.unbelieved(signers, once=True)
+                return Refused(f"{what}from {remote}, {why}", revoked=False, helps=helps)
+        return None
 
     def unpublishable(self, record: Record, beside: Beside) -> str:
         """Why a record of the store may not be given to others; empty where it may.
@@ -220,7 +218,7 @@ class Trust(Struct, frozen=True):
                 return f"it is not known where {what} came from"
             believed = self.policy.believes(signers)
             if how == "signed" and not believed:
-                return f"{what} came from {remote}, {self.policy.unbelieved(signers)}"
+                return f"{what} came from {remote}, {self.policy.unbelieved(signers)[0]}"
             if how == "owner" and self.said.get(remote) == "signed" and not believed:
                 return f"{what} came unsigned from {remote}, which now asks for signatures"
             if how == "all" and self.said.get(remote) != "all":
@@ -289,25 +287,28 @@ def none_used(place: str, refused: Mapping[str, str]) -> UntrustedError:
     )
 
 
-def advice(*reasons: str, otherwise: str = HINT) -> str:
+def best(helps: Iterable[Helps | Literal[""]]) -> Helps | Literal[""]:
+    """What helps with the most of what is not used; empty where nothing is said."""
+    said = set(helps)
+    order: tuple[Helps, ...] = ("signer", "anew", "nothing")
+    return next((one for one in order if one in said), "")
+
+
+def advice(helps: Helps | Literal[""], otherwise: str = HINT) -> str:
     """What the user may do where records are not used.
 
     Args:
-        reasons: Why not, of each.
+        helps: What helps.
         otherwise: What to say where a signature, or the name of its signer, is all that a record lacks.
     """
-    from cachekit.trust.policy import LOST, NOBODY, UNSIGNED
-
-    if any(words in reason for reason in reasons for words in (NOBODY, UNSIGNED, LOST)):
-        return otherwise
-    return _HINT_REVOKED if all("revoked" in reason for reason in reasons) else _HINT_AGAIN
+    return {"nothing": _HINT_REVOKED, "anew": _HINT_AGAIN}.get(helps, otherwise)
 
 
-def unreadable(reason: str, damage: str) -> str:
-    """Why a record is not used, where what lies beside it as its signatures cannot be read."""
-    from cachekit.trust.policy import UNSIGNED
-
-    return f"beside signatures that cannot be read ({one_line(damage)})" if damage and reason == UNSIGNED else reason
+def unreadable(verdict: Judgement, damage: str) -> tuple[str, Helps]:
+    """Why a record is not used, also where what lies beside it as its signatures cannot be read; and what helps."""
+    if damage and verdict.helps == "signer":
+        return f"beside signatures that cannot be read ({one_line(damage)})", "anew"
+    return verdict.reason, verdict.helps
 
 
 def beside_found(store: Store, record: Record, origin: Origin, tree: Path | None = None) -> Beside:
@@ -347,17 +348,21 @@ def refusal(place: str, why: str, hint: str) -> UntrustedError:
     return UntrustedError(f"{place} is not used: somebody else may have made what it holds", cause=why, hint=hint)
 
 
-def untrusted(remote: str, record: Record, reason: str, demands: str) -> UntrustedError:
+def untrusted(remote: str, record: Record, reason: str, helps: Helps, demands: str = "") -> UntrustedError:
     """The error for a record that lies on a remote, and is not used.
 
     Args:
         remote: Its name.
         record: The record.
-        reason: Words that go on after "there, but".
-        demands: Why it needs a signature; empty where only what is revoked counts.
+        reason: Words that go on after "there, but it is".
+        helps: What helps.
+        demands: Why it needs a signature, if it does; what is revoked would not be used with one.
     """
-    cause = f"a record of this key is there, but it is {reason}" + (f"; {demands}" if demands else "")
-    return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=advice(reason))
+    cause = f"a record of this key is there, but it is {reason}"
+    cause += f"; {demands}" if demands and helps != "nothing" else ""
+    error = UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=advice(helps))
+    error.helps = helps
+    return error
 
 
 def named(record: Record | Known) -> str:

@@ -251,9 +251,9 @@ def _tell_what_was_found(
     repaired = "a push would replace it" if dry_run else "this push replaced it"
     for key, damage in draft.damaged.items():
         store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {repaired}")
-    elsewhere = {other.key for other in draft.others}
+    others = {*draft.left, *(other.key for other in draft.others)}
     unsigned = [
-        key for one in offers if (key := one.shared.record.key) not in elsewhere and not signing.concerns(one.beside)
+        key for one in offers if (key := one.shared.record.key) not in others and not signing.concerns(one.beside)
     ]
     if unsigned and remote.trust.said.get(remote.name) == "signed":
         signs = bool(remote.trust.table.key)

@@ -231,7 +231,7 @@ class Remote:
             return envelope.decode(found.data) if found else (), ""
         except TooLargeError as error:
             reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them anew"
-            raise untrusted(self.name, record, reason, "") from error
+            raise untrusted(self.name, record, reason, "anew") from error
         except (envelope.MalformedError, IntegrityError) as error:
             return (), str(error)
 
@@ -264,8 +264,9 @@ class Remote:
         if owned and verdict.trusted:
             reused = tuple(one for one in origin_of(self.name, verdict).reused if one.how == "signed")
             return Found(self, shared, revision, structs.replace(owned, reused=reused), envelopes)
-        if reason := unreadable(verdict.reason, damage) or (not past and self._replayed(record, verdict.created)) or "":
-            raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
+        reason, helps = unreadable(verdict, damage)
+        if reason := reason or (not past and self._replayed(record, verdict.created)) or "":
+            raise untrusted(self.name, record, reason, helps, demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
 
     def _replayed(self, record: Record, created: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import (
     AuthError,
     CachekitError,
+    Helps,
     IntegrityError,
     RemoteError,
     SkippedError,
@@ -250,6 +251,10 @@ class Remotes:
         """One sentence for each remote that has a record of a key which may not be used."""
         found = self.problems(key).items()
         return tuple(f"{remote}: {error.cause}" for remote, error in found if isinstance(error, UntrustedError))
+
+    def helps(self, key: str) -> Iterator[Helps]:
+        """What helps with each of those."""
+        return (error.helps for error in self.problems(key).values() if isinstance(error, UntrustedError))
 
     def raise_failure(self, key: str = "") -> None:
         """Raise the error of the first remote that failed in this run, or had a record of a key that may not be used.

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit import files
-from cachekit.errors import IntegrityError
+from cachekit.errors import Helps, IntegrityError
 from cachekit.events import Journal, bypass
 from cachekit.store import staying
 from cachekit.store.access import Owners
@@ -28,10 +28,11 @@ from cachekit.store.record import DamagedRecordError, File, Module, Record, deco
 
 
 class Refused(Struct, frozen=True):
-    """Why a record is not used: words that go on after "it is"; and whether for good, so that it is set aside."""
+    """Why a record is not used: words that go on after "it is"; whether it is set aside for that; and what helps."""
 
     reason: str
     revoked: bool = True
+    helps: Helps = "nothing"
 
 
 # Asked about a record, with what gives what is kept beside it, and why somebody else can have written it, if so.
@@ -62,11 +63,11 @@ class Refusal:
     ) -> None:
         self._layout, self._owners, self._origins, self._quarantine = layout, owners, origins, quarantine
         self._journal, self._asked = journal, asked
-        self._reasons: dict[str, str] = {}
+        self._reasons: dict[str, Refused] = {}
 
-    def reason(self, key: str) -> str:
-        """Why the record of a key was not used when it was last looked at; empty where it was."""
-        return self._reasons.get(key, "")
+    def of(self, key: str) -> Refused | None:
+        """Why the record of a key was not used when it was last looked at; None where it was."""
+        return self._reasons.get(key)
 
     def strange(self, path: Path, handle: int) -> str:
         """Why somebody else can have written an open record, where that is asked; see `Owners.stranger`.
@@ -119,7 +120,7 @@ class Refusal:
         refused = self._asked(record, self._origins.of, strange)
         if refused is None:
             return False
-        self._reasons[record.key] = refused.reason
+        self._reasons[record.key] = refused
         if self._quarantine.tell_once(path):
             self._journal.emit("store.refused", key=record.key, reason=refused.reason, quarantine=refused.revoked)
             bypass(self._journal, "store-refused", record.key)

@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 
 from cachekit import redact
 from cachekit.config_trust import YOU, Mode, TrustTable, is_fingerprint, is_own
-from cachekit.errors import UsageError
+from cachekit.errors import Helps, UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
 from cachekit.trust import sshsig
@@ -38,7 +38,7 @@ from cachekit.trust.statement import (
 from cachekit.values import by_value
 
 NOBODY = "signed by nobody you trust"
-LOST = "no longer signed by anybody you trust"
+_LOST = "no longer signed by anybody you trust"
 UNSIGNED = "not signed"
 _NOT_TODAY = "whose key is not valid today"
 VAIN = 8  # checks in vain, after which what lies beside the other records of a place is not looked at
@@ -64,14 +64,14 @@ class Judgement(Struct, frozen=True):
         reused: What the newest of all says the record reuses: the newest of this user's own, if there is one. What
             others say of that is `stated`.
         reason: Why the record is not trusted: words that go on after "it is" or "there, but".
-        revoked: Whether that is because the settings revoke something.
+        helps: What helps with that: nothing where the settings revoke something.
     """
 
     how: Literal["", "signed", "owner", "all"] = ""
     created: Mapping[str, str] = {}
     reused: tuple[StatedReuse, ...] = ()
     reason: str = ""
-    revoked: bool = False
+    helps: Helps = "anew"
 
     __hash__ = by_value
 
@@ -93,7 +93,7 @@ class _Checked(Struct, frozen=True):
         key: The fingerprint of its key.
         statement: What it is over; None where it does not count.
         reason: Why it does not.
-        revoked: Because the settings revoke something.
+        helps: What helps with that.
         own: This user signed.
         lost: This user signed, and what the record reuses was taken for a signature by somebody who is not believed.
     """
@@ -101,7 +101,7 @@ class _Checked(Struct, frozen=True):
     key: str = ""
     statement: Statement | None = None
     reason: str = ""
-    revoked: bool = False
+    helps: Helps = "anew"
     own: bool = False
     lost: bool = False
 
@@ -164,7 +164,7 @@ class Policy(Struct, frozen=True):
         """
         now = now or datetime.now(timezone.utc)
         if reason := self.revoked(record):
-            return Judgement(reason=reason, revoked=True)
+            return Judgement(reason=reason, helps="nothing")
         if mode == "all" and not self.table.revokes:
             return Judgement("all")
         vain = Counter() if vain is None else vain
@@ -174,7 +174,7 @@ class Policy(Struct, frozen=True):
         if not good:  # a true one was not put there by whoever writes false ones beside many records
             vain.update(spent.vain)
             vain["stale"] += spent.stale if mode == "signed" else 0
-        withdrawn = next((one for one in checked if one.revoked), None)
+        withdrawn = next((one for one in checked if one.helps == "nothing"), None)
         if mode == "all" and (good or withdrawn is None):
             return Judgement("all")
         if good:
@@ -191,9 +191,10 @@ class Policy(Struct, frozen=True):
         if mode == "owner" and not (withdrawn or lost):
             return Judgement("owner")
         # The reason that says most: what is revoked, then what a known signer's signature lacks.
-        told = withdrawn or lost or next((one for one in checked if one.reason != NOBODY), None)
-        reason = told.reason if told else f"{NOBODY} ({_some([one.key for one in checked])})" if checked else UNSIGNED
-        return Judgement(reason=reason, revoked=withdrawn is not None)
+        if told := withdrawn or lost or next((one for one in checked if one.helps != "signer"), None):
+            return Judgement(reason=told.reason, helps=told.helps)
+        reason = f"{NOBODY} ({_some([one.key for one in checked])})" if checked else UNSIGNED
+        return Judgement(reason=reason, helps="signer")
 
     def revoked(self, record: Record, origin: Origin | None = None) -> str:
         """Why a record is no longer used, wherever it lies; empty where nothing about it is revoked.
@@ -228,12 +229,15 @@ class Policy(Struct, frozen=True):
         known = {one.key.fingerprint for one in self.signers} & wanted
         return any(_valid([one for one in self.signers if one.key.fingerprint == key], now) for key in known)
 
-    def unbelieved(self, fingerprints: Sequence[str], nobody: str = NOBODY) -> str:
-        """Why none of some keys is believed, in words that go on after "it is"."""
+    def unbelieved(self, fingerprints: Sequence[str], *, once: bool = False) -> tuple[str, Helps]:
+        """Why no key of some, of which one was `once`, is believed: words that go on after "it is"; and what helps."""
+        nobody = _LOST if once else NOBODY
         wanted = set(fingerprints) - set(self.table.revoked.keys)
         named = next((one.name for one in self.signers if one.key.fingerprint in wanted), "")
         keys = _some([one for one in fingerprints if is_fingerprint(one)])  # a note may say anything
-        return f"signed by {named}, {_NOT_TODAY}" if named else f"{nobody} ({keys})" if keys else nobody
+        if named:
+            return f"signed by {named}, {_NOT_TODAY}", "anew"
+        return f"{nobody} ({keys})" if keys else nobody, "signer"
 
     def unrevoked(self, record: Record, envelopes: Sequence[Envelope]) -> tuple[str, ...]:
         """The keys whose signatures over a record others may believe: the settings revoke neither key nor statement.
@@ -273,20 +277,21 @@ class Policy(Struct, frozen=True):
                 return f"made by reuse of {one.key[:12]}, which is revoked"
         return ""
 
-    def _lost_reuse(self, reused: Iterable[StatedReuse], now: datetime) -> str:
-        """What this user took for a signature by somebody whom the settings do not name any more; empty: nothing."""
+    def _lost_reuse(self, reused: Iterable[StatedReuse], now: datetime) -> tuple[str, Helps] | None:
+        """What this user took for a signature by somebody whom the settings do not believe now; and what helps."""
         for one in reused:
             if one.taken == "signed" and not self.believes(one.signers, now):
-                return f"made by reuse of {one.key[:12]}, {self.unbelieved(one.signers, LOST)}"
-        return ""
+                why, helps = self.unbelieved(one.signers, once=True)
+                return f"made by reuse of {one.key[:12]}, {why}", helps
+        return None
 
     def _check(self, record: Record, envelope: Envelope, now: datetime, spent: _Spent) -> _Checked:
         """What the best signature of an envelope comes to."""
         found = [self._check_one(record, envelope, signature.sig, now, spent) for signature in envelope.signatures]
         order = sorted(
-            found, key=lambda one: (one.statement is None, not one.revoked, not one.lost, one.reason == NOBODY)
+            found, key=lambda one: (one.statement is None, one.helps != "nothing", not one.lost, one.helps == "signer")
         )
-        return order[0] if order else _Checked(reason=UNSIGNED)
+        return order[0] if order else _Checked(reason=UNSIGNED, helps="signer")
 
     def _check_one(self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: _Spent) -> _Checked:
         if envelope.payload_type != PAYLOAD_TYPE:
@@ -299,11 +304,11 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"signed in a way that cannot be used: {error}")
         print_ = key.fingerprint
         if print_ in self.table.revoked.keys:
-            return _Checked(reason=f"signed with {print_}, which is revoked", revoked=True)
+            return _Checked(reason=f"signed with {print_}, which is revoked", helps="nothing")
         # A key that stands there twice is believed while both say so: one line is enough to withdraw it.
         known = [one for one in self.signers if one.key == key]
         if not known:
-            return _Checked(key=print_, reason=NOBODY)
+            return _Checked(key=print_, reason=NOBODY, helps="signer")
         name = known[0].name
         if not _valid(known, now):
             return _Checked(reason=f"signed by {name}, {_NOT_TODAY}")
@@ -328,16 +333,16 @@ class Policy(Struct, frozen=True):
         if not _valid(known, created):
             return _Checked(reason=f"signed by {name} when that key was not valid")
         if reason := self._dated(statement):
-            return _Checked(reason=reason, revoked=True)
+            return _Checked(reason=reason, helps="nothing")
         if not is_about(statement, record):
             spent.stale += 1
             return _Checked(reason=f"signed by {name}, but as a different record")
         if reason := self._revoked_reuse(statement.predicate.reused, now):
-            return _Checked(reason=reason, revoked=True)
+            return _Checked(reason=reason, helps="nothing")
         own = any(one.own for one in known)
         # A teammate answers for what that one took; of what this user took, the settings are asked again.
-        if own and (reason := self._lost_reuse(statement.predicate.reused, now)):
-            return _Checked(reason=f"signed by {name}, and {reason}", lost=True)
+        if own and (lost := self._lost_reuse(statement.predicate.reused, now)):
+            return _Checked(reason=f"signed by {name}, and {lost[0]}", helps=lost[1], lost=True)
         return _Checked(print_, statement, own=own)
 
 

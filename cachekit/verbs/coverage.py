@@ -15,10 +15,19 @@ from msgspec import Struct
 
 from cachekit.compilers import Failed
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
+from cachekit.errors import (
+    AuthError,
+    CachekitError,
+    Helps,
+    MissError,
+    RemoteError,
+    UntrustedError,
+    UsageError,
+    from_code,
+)
 from cachekit.key.nearest import INTERRUPTED
 from cachekit.remotes.index import Known
-from cachekit.remotes.judging import advice
+from cachekit.remotes.judging import advice, best
 from cachekit.remotes.nearest_on import said_of
 from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
@@ -68,6 +77,7 @@ class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/
         builds: Where the key was built twice with other bytes.
         notes: What could not be looked at.
         untrusted: Where a record of the key lies that may not be used, with the reason.
+        helps: And what helps; see `Planned`.
         unanswered: The error of a remote that could not be asked, and may have what is missing; then it is `unknown`.
         trial: The last trial of the key, where it failed.
         problem: Why nothing can be told of the recipe here, where it is `unusable`.
@@ -92,6 +102,7 @@ class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/
     builds: tuple[DivergentBuilds, ...] = ()
     notes: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
+    helps: Helps | Literal[""] = ""
     unanswered: CachekitError | None = None
     trial: Attempt | None = None
     problem: CachekitError | None = None
@@ -164,6 +175,7 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
         builds=tuple(noted),
         notes=tuple(notes),
         untrusted=() if whole else session.remotes.untrusted(prepared.key),
+        helps="" if whole else best(session.remotes.helps(prepared.key)),
         unanswered=silent,
         trial=attempt,
     )
@@ -209,7 +221,7 @@ class CoverageOfAll(Answer, frozen=True, tag="cachekit/coverage/1"):
         if all(one.untrusted for one in lacking):
             names = shortened([one.recipe for one in lacking])
             cause = first.untrusted[0]
-            return UntrustedError(f"nothing that may be used covers {names}", cause=cause, hint=advice(cause))
+            return UntrustedError(f"nothing that may be used covers {names}", cause=cause, hint=advice(first.helps))
         why = f"{first.recipe}: {first.status}"
         if first.needed:
             why += f", {first.cached} of {first.needed} modules are cached"

@@ -117,11 +117,11 @@ def find(store: Store, beginning: str) -> Record:
     """
     row = row_of(store.by_prefix(beginning), beginning)
     record = store.read(row.place)
-    if record is None and (reason := store.refusal.reason(row.key)):
+    if record is None and (refused := store.refusal.of(row.key)):
         from cachekit.remotes.judging import advice
 
         message = f"the store's record {row.key[:12]} is not used"
-        raise UntrustedError(message, cause=f"it is {reason}", hint=advice(reason))
+        raise UntrustedError(message, cause=f"it is {refused.reason}", hint=advice(refused.helps))
     if record is None and (flaw := store.flaw(row.key)):
         raise IntegrityError(
             f"the store's record {row.key[:12]} cannot be used", cause=flaw, hint="warm its recipe again, or pull it"

@@ -104,7 +104,7 @@ class Forecast(Answer, frozen=True, tag="cachekit/plan-list/1"):
             return UntrustedError(
                 f"{len(missed)} of {len(self.plans)} have no record that may be used: {names}",
                 cause=missed[0].untrusted[0],
-                hint=advice(missed[0].untrusted[0]),
+                hint=advice(missed[0].helps),
             )
         return MissError(
             f"{len(missed)} of {count(len(self.plans), 'recipe')} {'is' if len(missed) == 1 else 'are'} not warm: "

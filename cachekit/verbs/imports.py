@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from msgspec import Struct, structs
 
@@ -19,7 +19,7 @@ from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
 from cachekit.compilers.imported import known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.config_trust import Mode
-from cachekit.errors import UntrustedError, UsageError
+from cachekit.errors import Helps, UntrustedError, UsageError
 from cachekit.remotes.address import asked_of_folder
 from cachekit.remotes.bundle_in import State, read_bundle
 from cachekit.remotes.judging import HINT_BUNDLE, HINT_FOLDER, advice, beside_found, none_used, not_used, refusal
@@ -41,6 +41,7 @@ class UnbundledRecord(Struct, frozen=True):
         state: `added`; `merged` with modules that the store's own record has; `present` as a whole; `kept` where the
             store has another build, which stays.
         untrusted: Why it may not be used, so that the import would take nothing; only in a dry run.
+        helps: And what helps; see `Planned`.
     """
 
     key: str
@@ -50,6 +51,7 @@ class UnbundledRecord(Struct, frozen=True):
     bytes: int
     state: State
     untrusted: str = ""
+    helps: Helps | Literal[""] = ""
 
 
 class Unbundled(Answer, frozen=True, tag="cachekit/import-bundle/1"):
@@ -77,7 +79,7 @@ class Unbundled(Answer, frozen=True, tag="cachekit/import-bundle/1"):
         if refused is None:
             return None
         why = f"{one_line(refused.recipe)} ({refused.key[:12]}) in it is {refused.untrusted}"
-        hint = advice(refused.untrusted, otherwise=HINT_BUNDLE)
+        hint = advice(refused.helps, otherwise=HINT_BUNDLE)
         return refusal(self.bundle, f"anybody can make a bundle, and {why}", hint)
 
 
@@ -120,7 +122,7 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
             tuple(module.name for module in one.modules),
             one.size,
             state,
-            read.untrusted.get(one.key, ""),
+            *read.untrusted.get(one.key, ()),
         )
         for one, state in read.records
     ]

@@ -11,13 +11,14 @@ from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, UntrustedError
+from cachekit.errors import CachekitError, Helps, IntegrityError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change, difference
 from cachekit.key.cost import ASKED, Expected, Timed, expected
 from cachekit.key.nearest import INTERRUPTED
 from cachekit.recipe.price import published_time
 from cachekit.remotes.index import Known
+from cachekit.remotes.judging import best
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
@@ -46,6 +47,7 @@ class Plan(Struct, frozen=True):
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
+        helps: And what helps; empty where there is none.
         unasked: On a miss, the remotes that were not asked because no connection may be opened.
         problems: On a miss, by remote, why nobody knows whether that has the record, or how to get it.
     """
@@ -61,6 +63,7 @@ class Plan(Struct, frozen=True):
     looked: tuple[Looked, ...] = ()
     search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
+    helps: Helps | Literal[""] = ""
     unasked: tuple[str, ...] = ()
     problems: Mapping[str, CachekitError] = {}
 
@@ -218,8 +221,8 @@ def _miss(
     everywhere: bool,
 ) -> Plan:
     place, hard = prepared.place, prepared.ingredients.hard
-    refused = store.refusal.reason(place.key)
-    here = [f"{LOCAL}: a record of this key is there, but it is {refused}"] if refused else []
+    refused = store.refusal.of(place.key)
+    here = [f"{LOCAL}: a record of this key is there, but it is {refused.reason}"] if refused else []
     wanted = Wanted(place, hard, prepared.compiler.foreign, reuse_bytes)
     around = store.around(hard)
     found = search(wanted, store, remotes if everywhere or reuse_bytes else None, around=around)
@@ -234,6 +237,7 @@ def _miss(
         looked=found.looked,
         search_seconds=found.seconds,
         untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
+        helps=best([*([refused.helps] if refused else []), *(remotes.helps(place.key) if remotes else ())]),
         unasked=tuple(remotes.offline) if remotes is not None else (),
         problems=_problems(place.key, remotes),
     )

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.data.preview import Preview
-from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError, from_code
+from cachekit.errors import CachekitError, Helps, IntegrityError, MissError, UntrustedError, from_code
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
 from cachekit.key.words import Told, told
@@ -100,6 +100,8 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
         flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
             record is a command's that failed, and is restored, but more may compile.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
+        helps: What helps with that: `signer`, that its maker signs it and is named; `anew`, that it is signed again or
+            compiled; `nothing`, as it is revoked; empty where there is none.
         unasked: On a miss, the remotes that were not asked because no connection may be opened.
         unanswered: The remotes that may have the record, and did not give it; unless all are damaged, the status is
             `unknown`.
@@ -133,6 +135,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
     reuse: ReusedRecord | None = None
     flaw: str = ""
     untrusted: tuple[str, ...] = ()
+    helps: Helps | Literal[""] = ""
     unasked: tuple[str, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
     ingredients: Ingredients = Ingredients({})
@@ -170,7 +173,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
             return UntrustedError(
                 f"{self.recipe} is not warm: key {self.key[:16]} has no record that may be used",
                 cause="; ".join(self.untrusted),
-                hint=advice(*self.untrusted),
+                hint=advice(self.helps),
             )
         differs = ", ".join(named(change.name) for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "there is no record to compare with"
@@ -232,6 +235,7 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         reuse=_reuse(plan.reuse) if plan.reuse else None,
         flaw=plan.flaw,
         untrusted=plan.untrusted,
+        helps=plan.helps,
         unasked=plan.unasked,
         unanswered=unanswered(plan),
         ingredients=prepared.ingredients,

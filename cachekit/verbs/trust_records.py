@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
+from cachekit.errors import AuthError, Helps, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import document, layout
-from cachekit.remotes.judging import OWN, advice, envelopes_of, name_of
+from cachekit.remotes.judging import OWN, advice, best, envelopes_of, name_of
 from cachekit.remotes.remotes import remotes_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
@@ -47,7 +47,7 @@ class SignedRecord(Answer, frozen=True, tag="cachekit/trust-sign/1"):
 
 
 class JudgedRecord(Struct, frozen=True):
-    """A record of a remote: whether it would be used, by whom it is signed, and why not."""
+    """A record of a remote: whether it would be used, by whom it is signed, and why not; what helps, see `Planned`."""
 
     key: str
     recipe: str
@@ -57,6 +57,7 @@ class JudgedRecord(Struct, frozen=True):
     how: str = ""
     signers: tuple[str, ...] = ()
     reason: str = ""
+    helps: Helps | Literal[""] = ""
 
 
 class CheckedRemote(Answer, frozen=True, tag="cachekit/trust-check/1"):
@@ -86,7 +87,7 @@ class CheckedRemote(Answer, frozen=True, tag="cachekit/trust-check/1"):
         return UntrustedError(
             f"no record on {self.remote} is used",
             cause=self.records[0].reason or self.demands,
-            hint=advice(*(one.reason for one in self.records)),
+            hint=advice(best(one.helps for one in self.records)),
         )
 
 
@@ -153,7 +154,7 @@ def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[Jud
         try:
             origin = remote.judge(shared, revision).origin
         except UntrustedError as error:
-            yield _row(record, used=False, reason=error.cause)
+            yield structs.replace(_row(record, used=False, reason=error.cause), helps=error.helps)
         else:
             assert origin is not None  # what was judged has one
             names = remote.trust.policy.names(origin.signers)

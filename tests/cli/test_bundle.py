@@ -65,6 +65,7 @@ def test_programs_get_what_is_in_it(command, machine, home):
             "bytes": record.size,
             "state": "present",
             "untrusted": "",
+            "helps": "",
         }
     ]
     assert command("store", "import", "tiny.tar", "--trust-all", "--format", "quiet").out == f"{record.key}\n"

@@ -47,6 +47,11 @@ def test_a_dry_run_shows_all_that_is_lacking_and_the_request_all_the_same(slurm)
     assert "no shared cache" in slurm(*ON, "--price", "0", code=2, **LONE)[1]
 
 
+def test_a_folder_that_slurm_cannot_write_into_is_refused_before_anything_is_noted(slurm):
+    told = slurm(*ON, "--price", "0", code=1, CACHEKIT_HOME=str(slurm.work / "a\\b"))[1]
+    assert "it takes no backslash" in told
+
+
 def test_a_budget_is_not_exceeded_by_rounding_to_minutes(slurm):
     paid = ("--price", "60", "--max-dollars")  # a dollar a minute
     assert "#SBATCH --time=1\n" in slurm(*ON, *paid, "1.9", "--dry-run", "--format", "json")[0]["request"]

@@ -1,10 +1,12 @@
 """A record that somebody signed keeps its place, as long as somebody may use it: what a push of another one does."""
 
 import pytest
+from msgspec import structs
 
 from cachekit.cli.sharing import pushed
 from cachekit.errors import UntrustedError
-from cachekit.remotes import layout
+from cachekit.remotes import document, layout
+from cachekit.store.record import Module
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
 from cachekit.verbs.pull import pull_recipe
@@ -17,6 +19,7 @@ from tests.trust.attack_cases import signed, statement
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
     BOB,
+    EVE,
     alice,
     place,
     planned,
@@ -100,6 +103,20 @@ def test_a_signed_record_gets_back_what_the_push_has_of_it(alice, user, place, h
     assert carol.told("push.refused")[0]["cause"].endswith("with those of its files again that were gone")
     dan = user("dan", trust(ALICE))
     assert warm(dan.session, dan.prepare()).compiled == 0
+
+
+@pytest.mark.feature("T4")
+def test_a_strangers_record_gets_no_file_where_the_stranger_wants_it(alice, user, place):
+    """Whoever may write records cannot have others make a file, such as an empty one, at another path."""
+    mark = next(file for module in alice.record.modules for file in module.files if file.path == "model.done")
+    more = Module("made/by/eve", (structs.replace(mark, path="x"),))
+    evil = structs.replace(alice.record, modules=(*alice.record.modules, more))
+    put(place, layout.record_path(evil.place), document.Shared(evil).raw)
+    beside = layout.signatures_path(evil.place)
+    put(place, beside, envelope.encode([signed(EVE, statement(evil))]))
+    carol = user("carol", trust())
+    warm(carol.session, carol.prepare())
+    assert not (place / "made").exists()
 
 
 def test_a_push_of_nothing_but_what_is_left_says_so(alice, user, place):

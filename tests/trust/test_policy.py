@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import UsageError
+from cachekit.remotes.judging import advice
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.trust import policy as policy_module
 from cachekit.trust import sshsig
@@ -161,6 +162,13 @@ def test_a_signature_that_does_not_count(bad, why):
     assert why in refused(policy(), [bad()])
 
 
+@pytest.mark.parametrize("words", [NOBODY, UNSIGNED, "revoked"])
+def test_what_helps_is_not_told_by_words_that_a_stranger_wrote(words):
+    found = judged(policy(), [structs.replace(envelope(), payload_type=words)])
+    assert (words in found.reason, found.helps) == (True, "anew")
+    assert words not in advice(found.helps)
+
+
 def test_the_reason_says_what_a_known_signers_signature_lacks():
     assert "a different record" in refused(policy(), [envelope(1), envelope(about=record(graphs=5)), envelope(1)])
 
@@ -224,7 +232,7 @@ def test_a_line_that_cannot_be_read_refuses_the_whole_table():
 def test_a_revoked_key_signs_nothing(options):
     said = policy(revoked={"keys": [ALICE]})
     assert f"{ALICE}, which is revoked" in refused(said, [envelope()], **options)
-    assert judged(said, [envelope()], **options).revoked
+    assert judged(said, [envelope()], **options).helps == "nothing"
     # Also where nobody named it, and the user's own.
     assert "is revoked" in refused(policy(signers={}, revoked={"keys": [ALICE]}), [envelope()], **options)
     both = policy(signers={"alice": {"key": line(0)}, "bob": {"key": line(1)}}, revoked={"keys": [ALICE]})

@@ -86,6 +86,7 @@ def complete(
             failures[entry.module] = failure
         else:
             todo.append(entry)
+    place.sweep(Path(tempfile.gettempdir()))  # what killed compiles left
     running = _Running(check)
     failures |= _compile_all(todo, jobs, timeout, tell, running)
     starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
@@ -182,8 +183,8 @@ def _compile_one(entry: CacheEntry, timeout: float, running: _Running) -> tuple[
         if now.state == "success" and not modules.damage(now, running.check):
             return None, None
         start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
-            failure = _run(entry, graph, Path(folder), timeout, running)
+        with place.building(Path(tempfile.gettempdir())) as folder:
+            failure = _run(entry, graph, folder, timeout, running)
         took = round(time.monotonic() - start, 3)
         return (None, structs.replace(failure, seconds=took)) if failure else (took, None)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from functools import partial
 
 import pytest
@@ -159,7 +160,7 @@ def as_the_neff_is_checked(do):
     """Have something done between the compiler's end and the NEFF's publication: seconds, with one of 2 GB."""
 
     def checked(path, said):
-        if path.parent.name.startswith("cachekit-compile-"):
+        if path.parent.name.startswith(".cachekit-"):
             do()
         return fit.check(path, said)
 
@@ -195,6 +196,8 @@ def test_a_lock_that_others_took_over_stays(host):
 @pytest.mark.feature("S2")
 def test_a_kill_as_a_neff_is_published_leaves_a_module_that_can_be_restored(host, monkeypatch):
     (one,) = extract(host, 1)
+    work = host.folder / "tmp"
+    monkeypatch.setattr(tempfile, "tempdir", str(work))
     child = os.fork()
     if child == 0:
         copy = compile_entries.shutil.copyfile
@@ -203,10 +206,13 @@ def test_a_kill_as_a_neff_is_published_leaves_a_module_that_can_be_restored(host
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert list(host.root.rglob(".cachekit-*"))
+    assert list(work.glob(".cachekit-*"))
     (one.path / "model.hlo_module.pb.lock").unlink()
     assert place.standing(one.path) == ("replaceable", "empty")
     place.sweep(host.root)
     assert not list(host.root.rglob(".cachekit-*"))
+    complete(host, extract(host, 1))
+    assert not list(work.glob(".cachekit-*"))
 
 
 def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
