@@ -333,7 +333,14 @@ class Comparison:
                 if entry is not None or found is not None:
                     found = found or self._storage.read(path, revision, LARGEST)
                     token = found.token if found else ABSENT
-                    shared, reused = self._merged(offer, found, revision)
+                    try:
+                        shared, reused = self._merged(offer, found, revision)
+                    except DamagedRecordError:  # on its way, maybe: what goes in its place would lack what it has
+                        again = self._storage.read(path, revision, LARGEST)
+                        if again is None or again == found:
+                            raise
+                        token = again.token
+                        shared, reused = self._merged(offer, again, revision)
             except TooLargeError as error:  # a document without end must not keep a team from its key
                 token, self._damaged[offer.shared.record.key] = error.token, error.cause or error.message
             except DamagedRecordError as error:
