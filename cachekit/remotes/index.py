@@ -2,8 +2,7 @@
 
     cachekit/v1/index.json  {"schema": 1, "change": "…", "unread": 0, "rows": "<base64 of zlib of JSON columns>"}
     cachekit/v1/index/<sha256>.json  the same once more: older rows, to which the first adds, and which it names
-
-Where no git has to hold it, the rows follow that line as they are, without base64.
+    Where no git has to hold these, the rows follow that line as they are, without base64.
 
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
@@ -22,6 +21,7 @@ import re
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import Annotated, Any
@@ -191,12 +191,11 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         Raises:
             msgspec.ValidationError: One has values of another type.
         """
-        for told in structs.fields(Known):
-            column = self.columns.get(told.name)
-            if told.name in _SAID and (column is None or -1 in column.numbers) and told.required and len(self):
+        for told in (one for one in structs.fields(Known) if one.name in _SAID):
+            column = self.columns.get(told.name) or Column([], [-1] * len(self))
+            if told.required and -1 in column.numbers:
                 return False
-            if told.name in _SAID and column is not None:
-                from_builtins(column.values, list[told.type])  # type: ignore[name-defined]
+            from_builtins(column.values, list[told.type])  # type: ignore[name-defined]
         return True
 
     def _members(self) -> Iterator[list[str]]:
@@ -251,7 +250,9 @@ class RemoteIndex(Struct, frozen=True, dict=True):
     def with_(self, known: Iterable[Known]) -> RemoteIndex:
         """With rows of some records, in the place of those that they have."""
         fresh = {short_path(one.place): one for one in known}
-        fresh = {path: one for path, one in fresh.items() if path not in self.paths or self._row(path) != one}
+        fresh = {
+            path: one for path, one in fresh.items() if path not in self.paths or self.known(self.paths[path]) != one
+        }
         if not fresh:
             return self
         kept = self.only(self.paths.keys() - fresh.keys())
@@ -261,9 +262,6 @@ class RemoteIndex(Struct, frozen=True, dict=True):
             column = kept.columns.get(name) or Column([], [-1] * len(kept))
             columns[name] = column.with_(row.get(name, ABSENT) for row in rows)
         return structs.replace(self, columns=columns)
-
-    def _row(self, path: str) -> Known | None:
-        return self.known(self.paths[path])
 
 
 def _row(known: Known) -> dict[str, Any]:
@@ -348,7 +346,7 @@ def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    for _ in range(2):  # whoever renews it between the two questions removes the older rows
+    for _ in range(2):  # who renews it between the two questions removes the older rows
         there, token = recent(storage, revision)
         known = whole(storage, revision, there) if there is not None else None
         if there is None or known is not None:
@@ -366,22 +364,21 @@ def whole(storage: Storage, revision: str, there: RemoteIndex) -> RemoteIndex | 
         return there
     raw = storage.copies.get(_OLDER)
     if raw is None or digest_of([raw])[0] != there.older:
-        try:
-            found = storage.read(layout.older_path(there.older), revision, LARGEST)
-        except TooLargeError:
-            return None
-        if found is None or digest_of([found.data])[0] != there.older:
-            return None
-        raw = found.data
+        raw = _read_older(storage, revision, there.older) or _read_older(storage, revision, there.older)
         storage.copies.keep(_OLDER, raw)
-    try:
-        older = decode(raw)
-    except DamagedIndexError:
-        return None
-    if older is None:
-        return None
     said = {"change": there.change, "unread": there.unread, "listed": there.listed}
-    return structs.replace(older.with_(there.rows()), **said)
+    with suppress(DamagedIndexError):
+        if raw is not None and (older := decode(raw)) is not None:
+            return structs.replace(older.with_(there.rows()), **said)
+    return None
+
+
+def _read_older(storage: Storage, revision: str, digest: str) -> bytes | None:
+    """A document of older rows; None where it is not there, or came with other bytes."""
+    with suppress(TooLargeError):
+        found = storage.read(layout.older_path(digest), revision, LARGEST)
+        return found.data if found and digest_of([found.data])[0] == digest else None
+    return None
 
 
 def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
@@ -390,10 +387,13 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    try:
-        found = storage.read(layout.INDEX, revision, LARGEST)
-        return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
-    except TooLargeError as error:
-        return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token
-    except DamagedIndexError as error:
-        return RemoteIndex(problem=f"its index is not used: {error}"), found.token if found else NOTHING
+    found, problem = None, ""
+    for _ in range(2):  # once more where it came wrong: whoever takes it for damaged writes what a listing finds
+        try:
+            found = storage.read(layout.INDEX, revision, LARGEST)
+            return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
+        except TooLargeError as error:
+            return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token
+        except DamagedIndexError as error:
+            problem = f"its index is not used: {error}"
+    return RemoteIndex(problem=problem), found.token if found else NOTHING

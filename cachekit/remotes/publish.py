@@ -17,7 +17,8 @@ from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, Un
 from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.derived import Derived, derived
-from cachekit.remotes.draft import Comparison, Draft, Offer
+from cachekit.remotes.draft import Comparison
+from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
 from cachekit.text import duration
@@ -114,7 +115,7 @@ def publish(
                 began += clock.now() - sends
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            more = derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
+            more = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
@@ -215,6 +216,16 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
     """The files that are sent, or compared with what lies there, before the change that names them."""
     joined = sum(file.size for file in todo.new) <= storage.joins
     return [file for file in todo.files if file.path in todo.lying] if joined else todo.files
+
+
+def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+    """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
+    try:
+        return derived(storage, todo, revision, mark, dry_run=dry_run)
+    except (ConflictError, BusyError):
+        raise
+    except RemoteError:
+        return Derived()
 
 
 def _add_rows(

@@ -156,6 +156,7 @@ class Signing:
             RemoteError, AuthError: The remote fails.
         """
         from cachekit.trust import envelope
+        from cachekit.trust.policy import VAIN
         from cachekit.trust.statement import holding, standing
 
         record, beside = todo.record, todo.beside
@@ -167,7 +168,7 @@ class Signing:
                 document = storage.read(path, revision, envelope.largest(record))
                 token, raw = (document.token, document.data) if document else (ABSENT, b"")
                 found = envelope.decode(raw) if document else ()
-                found = standing(record, found) if todo.replaces else found
+                found = standing(record, found, VAIN) if todo.replaces else found
             except TooLargeError as error:
                 token = error.token
             except envelope.MalformedError:

@@ -244,7 +244,7 @@ class Policy(Struct, frozen=True):
 
         A signature that nothing here can check counts.
         """
-        stand = standing(record, envelopes)
+        stand = standing(record, envelopes, VAIN)
         ended = {
             envelope.payload
             for envelope, _, statement in holding(record, stand)

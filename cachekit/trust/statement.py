@@ -290,22 +290,33 @@ def holding(
                         yield envelope, signer, statement
 
 
-def standing(record: Record, envelopes: Iterable[Envelope]) -> tuple[Envelope, ...]:
+def standing(record: Record, envelopes: Iterable[Envelope], vain: int = -1) -> tuple[Envelope, ...]:
     """What of these signatures is worth keeping: those that `holding` finds, and those that nothing here can check.
 
     False ones, and those over other records, cost whoever checks them. Anybody may put them beside a record, also into
     the envelope of a true one.
+
+    Args:
+        record: The record.
+        envelopes: What lies beside it.
+        vain: After so many checks in vain no more are made, and nothing else stands; by default all are checked.
     """
+    failed = 0
 
     def stands(envelope: Envelope, signature: Signature) -> bool:
+        nonlocal failed
+        if failed == vain:
+            return False
         one = structs.replace(envelope, signatures=(signature,))
         try:
             key = sshsig.parse(signature.sig).key
-            return any(holding(record, [one], key))
+            found = any(holding(record, [one], key))
         except UsageError:
             return True
         except MalformedError:
             return False
+        failed += not found
+        return found
 
     kept = (
         structs.replace(one, signatures=tuple(signature for signature in one.signatures if stands(one, signature)))

@@ -23,7 +23,7 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
-from tests.remotes.watched_storages import Broken, Counted
+from tests.remotes.watched_storages import Broken, Counted, Noisy
 from tests.support.standins import Watched
 
 
@@ -143,6 +143,22 @@ def test_a_push_says_what_it_has_before_it_lists_the_records_which_may_take_too_
     fill_whole(tmp_path / "bob", Broken(bucket(), "list"), made[20:])
     assert keys(there(bucket())) == firsts(made)
     assert not there(bucket()).speaks_for_all(bucket())
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("short", [0, derived.SHORT], ids=["two documents", "one"])
+def test_an_index_and_a_record_that_come_with_a_wrong_byte_are_read_again_before_anything_goes_in_their_place(
+    tmp_path, wanted, bucket, monkeypatch, short
+):
+    monkeypatch.setattr(derived, "SHORT", short)
+    fill_whole(tmp_path / "ann", bucket(), made := others(wanted, 3))
+    record, contents = made[0]
+    more = structs.replace(record, modules=(structs.replace(record.modules[0], name="standin-1/MODULE_9+9"),))
+    fill_whole(tmp_path / "bob", noisy := Noisy(bucket()), [(more, contents)])
+    assert "list" not in noisy.calls
+    assert keys(there(bucket())) == firsts(made)
+    found = Watched(tmp_path / "me", shared=[(bucket(), "r")]).session.remotes.find(record.place).shared.record
+    assert {module.name for module in found.modules} == {record.modules[0].name, more.modules[0].name}
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from msgspec import structs
 
-from cachekit.errors import AuthError, IntegrityError
-from cachekit.remotes import card, document, layout
+from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.remotes import card, document, index, layout
 from cachekit.remotes.fetch import pull
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.index import Known
@@ -19,6 +19,7 @@ from cachekit.store.record import encode
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import chosen
 from cachekit.verbs.warm import warm
+from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import ANY_KIND, log, make, member, shared  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve
 from tests.remotes.watched_storages import Broken, Counted
@@ -149,6 +150,26 @@ def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, row):
     said = (shared / "README.md").read_text()
     assert two.key[:16] in said
     assert row not in said
+
+
+def test_an_index_that_cannot_be_read_stops_no_push(tmp_path):
+    """The records do not need it; the next push adds what it lacks."""
+
+    class Unread(Counted):
+        def read(self, path, revision, limit):
+            if path == layout.INDEX:
+                raise RemoteError("it is away", cause="a proxy keeps that file back")
+            return self._storage.read(path, revision, limit)
+
+    there = MemoryRemote(scarce=True)
+    records = []
+    for number, storage in enumerate([there, Unread(there), there]):
+        one = Watched(tmp_path / str(number), shared=[(storage, "rw")])
+        records.append(publish(one.store, make_record(number)))
+        (pushed,) = push(one.store, one.session.remotes, records[-1:])
+        assert pushed.error is None
+    known, _ = index.read(there, there.revision())
+    assert {one.key for one in known.rows()} == {record.key for record in records}
 
 
 def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):

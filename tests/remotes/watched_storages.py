@@ -2,6 +2,8 @@
 
 import time
 
+from msgspec import structs
+
 from cachekit.errors import BusyError, RemoteError
 from cachekit.remotes import layout
 
@@ -23,6 +25,23 @@ class Counted:
             return value(*arguments, **options)
 
         return call
+
+
+class Noisy(Counted):
+    """A remote of which the first answer for each document has a wrong byte in the middle."""
+
+    def __init__(self, storage):
+        super().__init__(storage)
+        self._heard = set()
+
+    def read(self, path, revision, limit):
+        found = self._storage.read(path, revision, limit)
+        if found is None or path in self._heard:
+            return found
+        self._heard.add(path)
+        wrong = bytearray(found.data)
+        wrong[len(wrong) // 2] ^= 0x40
+        return structs.replace(found, data=bytes(wrong))
 
 
 class Broken(Counted):

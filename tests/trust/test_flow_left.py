@@ -106,6 +106,18 @@ def test_a_signed_record_gets_back_what_the_push_has_of_it(alice, user, place, h
 
 
 @pytest.mark.feature("T4")
+def test_false_signatures_cost_a_push_a_few_checks(alice, user, place, monkeypatch):
+    good = signed(EVE, statement(alice.record))
+    false = [structs.replace(good, payload=b" " * n + good.payload, signatures=4 * good.signatures) for n in range(16)]
+    put(place, layout.signatures_path(alice.record.place), envelope.encode(false))
+    checked = []
+    monkeypatch.setattr("cachekit.trust.statement.holds", lambda *_: bool(checked.append(1)))
+    carol = user("carol", trust(), compiler=StandIn(salt="another compile"))
+    made = warm(carol.session, carol.prepare()).record
+    assert (shared(place, made).record, len(checked)) == (made, 16), "eight of what lay there, eight over what does now"
+
+
+@pytest.mark.feature("T4")
 def test_a_strangers_record_gets_no_file_where_the_stranger_wants_it(alice, user, place):
     """Whoever may write records cannot have others make a file, such as an empty one, at another path."""
     mark = next(file for module in alice.record.modules for file in module.files if file.path == "model.done")
