@@ -29,6 +29,7 @@ LONGEST = 56  # characters of an example's value
 SHOWN = 3  # names in a sentence
 MOSTLY = 0.99  # of the rows in one class
 FEW = 100  # rows, of which nothing is said to be mostly anything
+FEWER = 20  # of which nothing is said of how many classes they have
 _ROWS = {"train": "training"}
 _TEXTS = ("text_column", "text_pair_column", "question_column", "context_column", "source_column", "prompt_column")
 
@@ -188,7 +189,7 @@ def _odd_labels(labels: Counter[str]) -> Iterator[str]:
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
-    if total >= FEW and len(labels) > total / 2:
+    if total >= FEWER and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
         yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"

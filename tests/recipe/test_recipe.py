@@ -173,6 +173,17 @@ def test_a_label_that_yaml_takes_for_something_else_is_to_be_quoted(label, hint)
 
 
 @pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("environment: {A: false}\n", [], 'quote it: "false"'),
+        ("", ["environment.A=false"], "for the shell, too: '\"false\"'"),
+    ],
+)
+def test_a_variable_that_yaml_takes_for_a_truth_value_is_to_be_quoted(text, words, hint):
+    assert hint in refused(MINIMAL + text, *words).hint
+
+
+@pytest.mark.parametrize(
     "text, line, words",
     [
         ("name: x\nmodel: {}\n", 2, ["model.id", "model.path", "model.package"]),
