@@ -90,6 +90,8 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
     hint = f"correct {dotted(path)}"
     if path in {("model",), ("data",)} and isinstance(value, str):
         hint = f"write {path[0]}: {{id: {value}}}"
+    elif str(value) in choices:  # one, where several are asked for
+        hint = f"write [{value}]"
     elif choices:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
     elif _TEXT.match(what) and isinstance(value, int | float):
