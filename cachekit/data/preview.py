@@ -108,6 +108,7 @@ def preview(recipe: Recipe) -> Preview | None:
     read = [column for column in tasks.read_columns(recipe) if column in have]
     said: dict[str, Counter[str]] = {}
     labels: Counter[str] = Counter()
+    numbers: dict[str, set[float]] = {}
     if _classed(recipe, columns):
         several = recipe.task == "multi-label-classification"
         for name, head in heads.items():
@@ -116,10 +117,14 @@ def preview(recipe: Recipe) -> Preview | None:
             labels[one_line(label) or "(none)"] += number
     elif recipe.task == "text-regression":
         for name, head in heads.items():
-            for place, row in enumerate(head, start=1):
+            numbers[name] = {
                 number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")
+                for place, row in enumerate(head, start=1)
+            }
     whole = any(split.exact and split.looked_at == split.rows for split in splits if split.name == "train")
     doubts = [*_odd_labels(labels), *_unknown_labels(recipe, said, whole=whole)]
+    if len(numbers.get("train", ())) == 1 < len(train):
+        doubts.append(f"all {len(train):,} training rows have one label, {numbers['train'].pop():g}")
     doubts += [*_odd_header(found, read, have, labels), *_leaks(heads, read), *_odd_texts(recipe, columns, train)]
     return Preview(
         splits=tuple(splits),

@@ -144,6 +144,8 @@ def test_a_row_without_the_number_that_is_learnt_is_an_error(folder, label):
     write(folder / "dev.csv", [("a", "1"), ("b", label)])
     with pytest.raises(DataError, match=r"dev\.csv, row 2"):
         preview(recipe(folder, task="text-regression"))
+    write(folder / "train.csv", [("a", "3.5"), ("b", "3.50")])
+    assert preview(recipe(folder, task="text-regression")).doubts == ("all 2 training rows have one label, 3.5",)
 
 
 def test_a_first_line_that_is_a_row(folder):
