@@ -137,6 +137,11 @@ def test_a_label_that_no_training_row_has(folder, monkeypatch):
     assert preview(recipe(folder)).doubts == (), "a row that was not looked at may have it"
 
 
+def test_numbers_that_are_all_the_same(folder):
+    write(folder / "train.csv", [("a", "3.5"), ("b", "3.50")])
+    assert preview(recipe(folder, task="text-regression")).doubts == ("all 2 training rows have one label, 3.5",)
+
+
 @pytest.mark.parametrize("label", ["one", "", '"1,5"'])
 def test_a_row_without_the_number_that_is_learnt_is_an_error(folder, label):
     write(folder / "train.csv", [("a", "1"), ("b", "1.0"), ("c", "-3e2")])
@@ -144,8 +149,6 @@ def test_a_row_without_the_number_that_is_learnt_is_an_error(folder, label):
     write(folder / "dev.csv", [("a", "1"), ("b", label)])
     with pytest.raises(DataError, match=r"dev\.csv, row 2"):
         preview(recipe(folder, task="text-regression"))
-    write(folder / "train.csv", [("a", "3.5"), ("b", "3.50")])
-    assert preview(recipe(folder, task="text-regression")).doubts == ("all 2 training rows have one label, 3.5",)
 
 
 def test_a_first_line_that_is_a_row(folder):
