@@ -18,8 +18,9 @@ from msgspec import Struct
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.files import hold, opened, pieces
 from cachekit.remotes import layout
-from cachekit.remotes.draft import Comparison, Draft
+from cachekit.remotes.draft import Comparison
 from cachekit.remotes.judging import OWN, Trust
+from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import Entry, Storage, Upload
 from cachekit.remotes.push import offer
 from cachekit.remotes.signing import Signing

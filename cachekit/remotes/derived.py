@@ -20,8 +20,8 @@ from cachekit.errors import TooLargeError
 from cachekit.files import digest_of
 from cachekit.remotes import card, history, index, layout
 from cachekit.remotes.document import Shared
-from cachekit.remotes.draft import Draft
 from cachekit.remotes.index import Known, RemoteIndex
+from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import ABSENT, ANY, Entry, PastCommit, Storage, Upload, Write
 from cachekit.remotes.signing import signers
 from cachekit.remotes.survey import Budget, Survey

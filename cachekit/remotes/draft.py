@@ -9,76 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout, packs, parts
 from cachekit.remotes.document import Shared
+from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
-from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin, chain
+from cachekit.store.origin import HERE, Origin, ReusedOrigin, chain
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 SINGLE = 4  # paths that are asked for one by one, where each is a request
 SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 FEW = 2  # documents that are derived of records, and asked for as well
-
-
-class Offer(Struct, frozen=True):
-    """A record to publish.
-
-    Attributes:
-        shared: The record with its tiny files.
-        sources: The local file of each digest that the remote may lack.
-        replaces: Put it in the place of what is there, instead of both.
-        beside: Where it came from, and the signatures that it came with.
-    """
-
-    shared: Shared
-    sources: Mapping[str, Path | bytes]
-    replaces: bool = False
-    beside: Beside = MADE_HERE
-
-
-class Draft(Struct, frozen=True):
-    """What a push would change.
-
-    Attributes:
-        files: What is missing.
-        parts: Documents to write before the records: parts of long ones.
-        records: Documents to write.
-        rows: The same records.
-        same: Records that lie there as they are offered.
-        unchanged: How many need nothing.
-        damaged: Keys of records that nobody could use as they are, with the reason.
-        left: Keys of records in whose place somebody else's stays, with the reason.
-        lying: Paths of those files where something of their size lies, for the remote to compare.
-        others: Records as they lie there, of which this machine has another build.
-        signatures: Documents to write before the records: the signatures over them.
-        signed: Those documents as they lie there afterwards, by key, also where nothing is to be written.
-    """
-
-    files: tuple[Upload, ...] = ()
-    parts: tuple[Write, ...] = ()
-    records: tuple[Write, ...] = ()
-    rows: tuple[Shared, ...] = ()
-    same: tuple[Shared, ...] = ()
-    unchanged: int = 0
-    damaged: Mapping[str, str] = {}
-    left: Mapping[str, str] = {}
-    lying: frozenset[str] = frozenset()
-    others: tuple[Record, ...] = ()
-    signatures: tuple[Write, ...] = ()
-    signed: Mapping[str, bytes] = {}
-
-    @property
-    def new(self) -> tuple[Upload, ...]:
-        """Files that are not there, as far as sizes tell."""
-        return tuple(file for file in self.files if file.path not in self.lying)
 
 
 class _Merged(Struct, frozen=True):

@@ -17,7 +17,8 @@ from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, Un
 from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.derived import Derived, derived
-from cachekit.remotes.draft import Comparison, Draft, Offer
+from cachekit.remotes.draft import Comparison
+from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
 from cachekit.text import duration

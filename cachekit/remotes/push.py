@@ -18,9 +18,9 @@ from cachekit.files import read
 from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK
 from cachekit.remotes.document import INLINE, TINY, Shared
-from cachekit.remotes.draft import Draft, Offer
 from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
+from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes

@@ -13,10 +13,10 @@ import pytest
 from cachekit import process
 from cachekit.errors import BusyError, RemoteError
 from cachekit.remotes.document import Shared
-from cachekit.remotes.draft import Offer
 from cachekit.remotes.layout import record_path
 from cachekit.remotes.lease import lease
 from cachekit.remotes.lease.fleet import CROWDED_LEASE, SCARCE_LEASE
+from cachekit.remotes.offer import Offer
 from cachekit.remotes.publish import publish
 from tests.remotes.jumping_clock import JumpingClock
 from tests.remotes.lease_cases import Cut, silent

@@ -1,0 +1,66 @@
+"""What is offered to a remote, and what a push of that would change there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.remotes.document import Shared
+from cachekit.remotes.port import Upload, Write
+from cachekit.store.origin import MADE_HERE, Beside
+from cachekit.store.record import Record
+
+
+class Offer(Struct, frozen=True):
+    """A record to publish.
+
+    Attributes:
+        shared: The record with its tiny files.
+        sources: The local file of each digest that the remote may lack.
+        replaces: Put it in the place of what is there, instead of both.
+        beside: Where it came from, and the signatures that it came with.
+    """
+
+    shared: Shared
+    sources: Mapping[str, Path | bytes]
+    replaces: bool = False
+    beside: Beside = MADE_HERE
+
+
+class Draft(Struct, frozen=True):
+    """What a push would change.
+
+    Attributes:
+        files: What is missing.
+        parts: Documents to write before the records: parts of long ones.
+        records: Documents to write.
+        rows: The same records.
+        same: Records that lie there as they are offered.
+        unchanged: How many need nothing.
+        damaged: Keys of records that nobody could use as they are, with the reason.
+        left: Keys of records in whose place somebody else's stays, with the reason.
+        lying: Paths of those files where something of their size lies, for the remote to compare.
+        others: Records as they lie there, of which this machine has another build.
+        signatures: Documents to write before the records: the signatures over them.
+        signed: Those documents as they lie there afterwards, by key, also where nothing is to be written.
+    """
+
+    files: tuple[Upload, ...] = ()
+    parts: tuple[Write, ...] = ()
+    records: tuple[Write, ...] = ()
+    rows: tuple[Shared, ...] = ()
+    same: tuple[Shared, ...] = ()
+    unchanged: int = 0
+    damaged: Mapping[str, str] = {}
+    left: Mapping[str, str] = {}
+    lying: frozenset[str] = frozenset()
+    others: tuple[Record, ...] = ()
+    signatures: tuple[Write, ...] = ()
+    signed: Mapping[str, bytes] = {}
+
+    @property
+    def new(self) -> tuple[Upload, ...]:
+        """Files that are not there, as far as sizes tell."""
+        return tuple(file for file in self.files if file.path not in self.lying)
