@@ -17,9 +17,10 @@ _WHOLE = re.compile(r"-?[0-9]+\.0+")
 _CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
 _DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"\s*[,;|]\s*")
-_ARRAY = re.compile(r"\s*\[\s*([0-9.]+|'[^']*')(\s+([0-9.]+|'[^']*'))+\s*\]\s*")  # as numpy prints one
+# As numpy prints an array, and the same without brackets.
+_ARRAY = re.compile(r"\s*\[\s*([0-9.]+|'[^']*')(\s+([0-9.]+|'[^']*'))+\s*\]\s*|\s*\d+(\s+\d+)+\s*")
 # `3,6`, `[1, 2]`, `joy|love`: several classes in one text.
-_SEVERAL = re.compile(r"\s*\[.*\]\s*|\s*\d+(\s*[,;|]\s*\d+)+\s*|\s*\w+(\s*[;|]\s*\w+)+\s*")
+_SEVERAL = re.compile(r"\s*\[.*\]\s*|\s*\d+(\s*[\s,;|]\s*\d+)+\s*|\s*\w+(\s*[;|]\s*\w+)+\s*")
 
 
 def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -> list[str]:
@@ -134,7 +135,7 @@ def label_list(value: Any, where: str) -> list[str]:
         if _ARRAY.fullmatch(value):
             raise DataError(
                 f"{where}: the labels {value.strip()[:60]!r} are written with spaces between them",
-                cause="numpy prints arrays in this form",
+                cause="numpy prints arrays in this form" if "[" in value else "each different list would be one class",
                 hint="separate the labels with commas: [1, 2]",
             )
         inner = value.strip()

@@ -29,6 +29,7 @@ LONGEST = 56  # characters of an example's value
 SHOWN = 3  # names in a sentence
 MOSTLY = 0.99  # of the rows in one class
 FEW = 100  # rows, of which nothing is said to be mostly anything
+FEWER = 20  # of which nothing is said of how many classes they have
 _ROWS = {"train": "training"}
 _TEXTS = ("text_column", "text_pair_column", "question_column", "context_column", "source_column", "prompt_column")
 
@@ -107,6 +108,7 @@ def preview(recipe: Recipe) -> Preview | None:
     read = [column for column in tasks.read_columns(recipe) if column in have]
     said: dict[str, Counter[str]] = {}
     labels: Counter[str] = Counter()
+    numbers: dict[str, set[float]] = {}
     if _classed(recipe, columns):
         several = recipe.task == "multi-label-classification"
         for name, head in heads.items():
@@ -115,10 +117,14 @@ def preview(recipe: Recipe) -> Preview | None:
             labels[one_line(label) or "(none)"] += number
     elif recipe.task == "text-regression":
         for name, head in heads.items():
-            for place, row in enumerate(head, start=1):
+            numbers[name] = {
                 number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")
+                for place, row in enumerate(head, start=1)
+            }
     whole = any(split.exact and split.looked_at == split.rows for split in splits if split.name == "train")
     doubts = [*_odd_labels(labels), *_unknown_labels(recipe, said, whole=whole)]
+    if len(numbers.get("train", ())) == 1 < len(train):
+        doubts.append(f"all {len(train):,} training rows have one label, {numbers['train'].pop():g}")
     doubts += [*_odd_header(found, read, have, labels), *_leaks(heads, read), *_odd_texts(recipe, columns, train)]
     return Preview(
         splits=tuple(splits),
@@ -188,7 +194,7 @@ def _odd_labels(labels: Counter[str]) -> Iterator[str]:
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
-    if total >= FEW and len(labels) > total / 2:
+    if total >= FEWER and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
         yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"

@@ -260,10 +260,16 @@ class _SageMaker:
 
     def cancel(self, fleet: Fleet) -> None:
         client = _client("sagemaker", fleet.options["region"])
+        ended = frozenset({"ValidationException", "ResourceNotFound"})  # already, or it never began
+        failed = []
         for number in range(len(fleet.units)):
             name = job_name(fleet, number)
-            ended = frozenset({"ValidationException", "ResourceNotFound"})  # already, or it never began
-            _asked("StopTrainingJob", partial(client.stop_training_job, TrainingJobName=name), ended)
+            try:
+                _asked("StopTrainingJob", partial(client.stop_training_job, TrainingJobName=name), ended)
+            except EngineError as error:  # the others cost money meanwhile
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 ENGINE = _SageMaker()

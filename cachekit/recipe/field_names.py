@@ -58,6 +58,8 @@ _WORDS = {
     "object": "a mapping",
 }
 
+_TEXT = re.compile(r"Expected `([a-z]+ \| )*str\b")  # a text would do
+
 
 def _in_words(types: re.Match[str]) -> str:
     return " or ".join(_WORDS.get(name, name) for name in types[1].split(" | "))
@@ -88,11 +90,14 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
     hint = f"correct {dotted(path)}"
     if path in {("model",), ("data",)} and isinstance(value, str):
         hint = f"write {path[0]}: {{id: {value}}}"
+    elif str(value) in choices:  # one, where several are asked for
+        hint = f"write [{value}]"
     elif choices:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
-    elif what.startswith("Expected `str`") and isinstance(value, int | float):
+    elif _TEXT.match(what) and isinstance(value, int | float):
         said = str(value).lower() if isinstance(value, bool) else value
         hint = f'quote it: "{said}"'
+        hint = f"quote it, for the shell, too: '\"{said}\"'" if places.where(path).startswith("--set ") else hint
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
     expected = re.sub(r"`([a-z |]+)`", _in_words, expected)
     return RecipeError(f"{places.where(path)}: {dotted(path)} is {value!r}", cause=expected, hint=hint)

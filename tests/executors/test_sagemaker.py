@@ -9,6 +9,7 @@ pytest.importorskip("boto3", reason="boto3 is not installed (the extra `aws`)")
 
 from cachekit import config
 from cachekit.errors import EngineError, SecretError, UnknownNameError, UsageError
+from cachekit.executors import sagemaker
 from cachekit.executors.fleet import every
 from cachekit.executors.port import Fleet, FleetUnit
 from cachekit.executors.sagemaker import ENGINE
@@ -228,3 +229,19 @@ def test_a_setting_that_no_job_could_have_is_refused(table, says):
     with pytest.raises(UsageError) as caught:
         config.load({"sagemaker": table})
     assert says in " ".join(caught.value.lines())
+
+
+def test_a_job_that_cannot_be_stopped_leaves_none_of_the_others_running(monkeypatch):
+    """AWS's own client, with answers as the service gives them."""
+    import boto3
+    from botocore.stub import Stubber
+
+    client = boto3.client("sagemaker", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b")
+    monkeypatch.setattr(sagemaker, "_client", lambda *_: client)
+    with Stubber(client) as service:
+        service.add_client_error("stop_training_job", "AccessDeniedException", "no")
+        service.add_client_error("stop_training_job", "ValidationException", "it has ended")
+        service.add_response("stop_training_job", {})
+        with pytest.raises(EngineError, match="StopTrainingJob failed"):
+            ENGINE.cancel(fleet(units=3))
+        service.assert_no_pending_responses()

@@ -172,6 +172,21 @@ def test_a_label_that_yaml_takes_for_something_else_is_to_be_quoted(label, hint)
     assert refused(MINIMAL + f"data:\n  labels: [a, {label}]\n").hint.startswith(hint)
 
 
+def test_one_of_several_is_to_be_written_as_a_list():
+    assert refused(MINIMAL, "training.report_to=tensorboard").hint == "write [tensorboard]"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("environment: {A: false}\n", [], 'quote it: "false"'),
+        ("", ["environment.A=false"], "for the shell, too: '\"false\"'"),
+    ],
+)
+def test_a_variable_that_yaml_takes_for_a_truth_value_is_to_be_quoted(text, words, hint):
+    assert hint in refused(MINIMAL + text, *words).hint
+
+
 @pytest.mark.parametrize(
     "text, line, words",
     [

@@ -95,6 +95,7 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch):
         ([[0, 1, 0]], "train row 1 has a class twice: 0, 1, 0"),
         (["[1 2]"], r"train row 1: the labels '\[1 2\]' are written with spaces between them"),
         (["['joy' 'love']"], "are written with spaces between them"),
+        (["0 1", "2", "0"], "are written with spaces between them"),
         ([["joy", ["love"]]], "train row 1: the labels are not a list of classes"),
         ([["joy"], ["sorrow"]], "train row 2: unknown label 'sorrow'"),
         ([[], ""], "no row of the training data has a label"),
@@ -109,6 +110,7 @@ def test_rows_that_are_refused(tmp_path, labels, said):
     ("labels", "task"),
     [
         (["3,6", "2", "3"], "multi-label-classification"),
+        (["3 6", "2", "3"], "multi-label-classification"),
         (["[1]", "[1, 2]"], "multi-label-classification"),
         (["joy|love", "joy"], "multi-label-classification"),
         (["joy, love", "joy", "love"], "multi-label-classification"),
