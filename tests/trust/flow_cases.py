@@ -57,7 +57,7 @@ def user(tmp_path, place):
 
 @pytest.fixture(scope="session")
 def alices(tmp_path_factory):
-    """Where what Alice made first is kept for later tests; made in a test's environment, which is not this fixture's."""
+    """Where what Alice made first is kept for later tests; made with a test's environment, as this fixture has none."""
     return tmp_path_factory.mktemp("alices"), []
 
 
