@@ -33,9 +33,9 @@ class Inside:
         self._top = top
 
     @cached_property
-    def _shared(self) -> tuple[Path, ...]:
-        """The top, where others can put another folder of this user's in its place: its links may be others' words."""
-        return (self._top,) if whose.standing(self._top).whose == "others" else ()
+    def _shared(self) -> bool:
+        """Others can put another folder of this user's in the place of the top: its links may be others' words."""
+        return whose.standing(self._top).whose == "others"
 
     @contextmanager
     def folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
@@ -51,14 +51,15 @@ class Inside:
         """
         if make:
             self._top.mkdir(parents=True, exist_ok=True)
-        place, handle = self._top, os.open(self._top, _TOP)
-        shared = [*self._shared]  # the folders on the way that others can change
+        place, handle = str(self._top), os.open(self._top, _TOP)
+        shared = self._shared  # whether others can change one of the folders on the way
         try:
             for name in path.relative_to(self._top).parts:
-                below = _below(name, handle, place, shared, make=make)
+                shared = shared or not whose.wrote(handle)
+                place = f"{place}/{name}"
+                below = _below(name, handle, place, shared=shared, make=make)
                 os.close(handle)
                 handle = below
-                place /= name
             yield handle
         finally:
             os.close(handle)
@@ -126,10 +127,8 @@ def _remove(name: str, above: int) -> None:
         os.unlink(name, dir_fd=above)
 
 
-def _below(name: str, above: int, place: Path, shared: list[Path], *, make: bool) -> int:
-    """Open a folder in an open one, which is added to those that others can change where they can."""
-    if not whose.wrote(above):
-        shared.append(place)
+def _below(name: str, above: int, place: str, *, shared: bool, make: bool) -> int:
+    """Open a folder in an open one; where others can change one on the way, no link."""
     try:
         return os.open(name, _FOLDER, dir_fd=above)
     except FileNotFoundError:
@@ -142,7 +141,7 @@ def _below(name: str, above: int, place: Path, shared: list[Path], *, make: bool
         if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
             raise
         state = os.stat(name, dir_fd=above, follow_symlinks=False)
-        path = place / name
+        path = Path(place)
         if not stat.S_ISLNK(state.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
         if shared or not path_steps.is_mine(state):

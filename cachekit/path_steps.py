@@ -33,6 +33,7 @@ class PathStep(NamedTuple):
     """A folder on the way, or a link.
 
     Attributes:
+        name: What it is called, from the root on. A path is made of it when somebody asks: few steps are told of.
         state: Its own; a link's is the link's.
         users: Who may write there by an access list, beside its owner.
         groups: Whose members may; not this user's own group.
@@ -40,12 +41,17 @@ class PathStep(NamedTuple):
         loose: It is a link that everybody can replace, or one of too many.
     """
 
-    place: Path
+    name: str
     state: os.stat_result
     users: frozenset[int] = frozenset()
     groups: frozenset[int] = frozenset()
     last: bool = False
     loose: bool = False
+
+    @property
+    def place(self) -> Path:
+        """Its path."""
+        return Path(self.name)
 
     @property
     def everybody(self) -> bool:
@@ -91,10 +97,10 @@ def walk(
         OSError: It cannot be opened; or there are more links than are followed, as where one leads to itself.
     """
     left = deque(path.absolute().parts[1:])
-    place, links = Path("/"), 0
+    place, links = "", 0
     handle = os.open("/", _LOOK)
     try:
-        step = look_at(place, handle, last=not left)
+        step = look_at("/", handle, last=not left)
         look(step)
         while left:
             name = left.popleft()
@@ -102,7 +108,7 @@ def walk(
             if stat.S_ISLNK(state.st_mode) and (left or follow):
                 links += 1
                 loose = step.everybody or links > _LINKS
-                look(PathStep(place / name, state, step.users, step.groups, loose=loose))
+                look(PathStep(f"{place}/{name}", state, step.users, step.groups, loose=loose))
                 if links > _LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))  # noqa: TRY301 - as all that may
                 # Whoever could replace it meanwhile is not a stranger, or the walk has ended.
@@ -110,12 +116,12 @@ def walk(
                 left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
                 if not target.is_absolute():
                     continue
-                name, place = "/", Path("/")
+                name, place = "/", ""
             end = _READ if file else _LOOK if make is None else _OPEN
             below = os.open(name, _LOOK if left else end, dir_fd=handle)
             os.close(handle)
-            handle, place = below, place / name
-            step = look_at(place, handle, last=not left)
+            handle, place = below, "" if name == "/" else f"{place}/{name}"
+            step = look_at(place or "/", handle, last=not left)
             look(step)
     except BaseException:
         os.close(handle)
@@ -145,12 +151,12 @@ def below(folder: Path, depth: int, *, files: bool = False) -> Iterator[PathStep
                 finally:
                     os.close(handle)
             elif files:
-                yield PathStep(path, path.lstat())
+                yield PathStep(str(path), path.lstat())
         if is_folder and depth > 1:
             yield from below(path, depth - 1, files=files)
 
 
-def look_at(place: Path, handle: int | Path, *, last: bool = True) -> PathStep:
+def look_at(place: Path | str, handle: int | Path, *, last: bool = True) -> PathStep:
     """What there is to know of a step.
 
     Args:
@@ -163,7 +169,7 @@ def look_at(place: Path, handle: int | Path, *, last: bool = True) -> PathStep:
     """
     state = os.fstat(handle) if isinstance(handle, int) else handle.lstat()
     if not state.st_mode & stat.S_IWGRP:  # which an access list has for its mask: without it nobody in it may write
-        return PathStep(place, state, last=last)
+        return PathStep(str(place), state, last=last)
     users, groups = set[int](), set[int]()
     for tag, permissions, who in _entries(handle) or [(_GROUP_OBJ, _WRITE, 0)]:
         if permissions & _WRITE and tag == _USER:
@@ -172,7 +178,7 @@ def look_at(place: Path, handle: int | Path, *, last: bool = True) -> PathStep:
             groups.add(state.st_gid if tag == _GROUP_OBJ else who)
     me = os.geteuid()
     others = frozenset(gid for gid in groups if not _alone(gid, me))
-    return PathStep(place, state, frozenset(users - {0, me}), others, last)
+    return PathStep(str(place), state, frozenset(users - {0, me}), others, last)
 
 
 def _state(name: str, above: int, *, make: int | None) -> os.stat_result:
@@ -192,7 +198,7 @@ def _entries(handle: int | Path) -> list[tuple[int, int, int]]:
     raw = b""
     if sys.platform == "linux":
         # A descriptor that only looks cannot be asked itself.
-        where = Path(f"/proc/self/fd/{handle}") if isinstance(handle, int) else handle
+        where = f"/proc/self/fd/{handle}" if isinstance(handle, int) else handle
         with suppress(OSError):
             raw = os.getxattr(where, _ACL, follow_symlinks=isinstance(handle, int))
     if len(raw) < _HEADER.size or _HEADER.unpack_from(raw)[0] != _VERSION:

@@ -34,6 +34,12 @@ TOGETHER = {
     "crashes": ("store/test_crash", "store/test_gc_crash"),
 }  # fmt: skip
 
+# Tests make and remove many files, and stores wait for the disk with each record: folders are in memory where there is
+# room for a run, unless somebody says where. Most are removed when their test has passed (pyproject.toml).
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Its Xet part keeps there what it sent to which address: a test Hub at an address of an earlier one would lack that.

@@ -50,8 +50,7 @@ class Breaker:
     @property
     def broken(self) -> str:
         """Why the remote is skipped now; empty while it is in use."""
-        state = self._state()
-        return self._broken or (state.reason if time.time() < state.until else "")
+        return self._why(self._state())
 
     @contextmanager
     def call(self, *, once: bool = False) -> Iterator[None]:
@@ -65,9 +64,9 @@ class Breaker:
             RemoteError: It fails now; it is left alone from here on. What only concerns one change (a conflict, too
                 many commits), or comes at once each time (a folder that is missing), leaves it in use.
         """
-        if broken := self.broken:
-            raise self._skipped(broken)
         state = self._state()
+        if broken := self._why(state):
+            raise self._skipped(broken)
         with self._probe(wanted=state.until > 0 and not state.doubted) as mine:
             if not mine:
                 raise self._skipped(f"{state.reason}; another process is trying it")
@@ -87,6 +86,9 @@ class Breaker:
         """Try it again at once: a person asks for it."""
         self._broken = ""
         self._notes.remove(self._note)
+
+    def _why(self, state: _Pause) -> str:
+        return self._broken or (state.reason if time.time() < state.until else "")
 
     def _skipped(self, reason: str) -> SkippedError:
         return SkippedError(

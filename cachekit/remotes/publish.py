@@ -237,6 +237,7 @@ def _add_rows(
         The paths of what was written.
     """
     began, written = clock.now(), tuple[str, ...]()
+    more, lost, same = Derived(), list[str](), 0
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
@@ -249,8 +250,10 @@ def _add_rows(
                     break
                 renews = True
             except (ConflictError, BusyError, UncertainError) as error:
+                tokens = [write.token for write in more.writes]
+                same, lost = same + 1 if tokens == lost and isinstance(error, ConflictError) else 0, tokens
                 pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
-                if pause is None:
+                if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there
                     break
                 clock.sleep(pause)
     return written

@@ -233,10 +233,11 @@ class Policy(Struct, frozen=True):
         """Why no key of some, of which one was `once`, is believed: words that go on after "it is"; and what helps."""
         nobody = _LOST if once else NOBODY
         wanted = set(fingerprints) - set(self.table.revoked.keys)
-        named = next((one.name for one in self.signers if one.key.fingerprint in wanted), "")
+        now = datetime.now(timezone.utc)
+        ended = [one.name for one in self.signers if one.key.fingerprint in wanted and not _valid([one], now)]
         keys = _some([one for one in fingerprints if is_fingerprint(one)])  # a note may say anything
-        if named:
-            return f"signed by {named}, {_NOT_TODAY}", "anew"
+        if ended:
+            return f"signed by {ended[0]}, {_NOT_TODAY}", "anew"
         return f"{nobody} ({keys})" if keys else nobody, "signer"
 
     def unrevoked(self, record: Record, envelopes: Sequence[Envelope]) -> tuple[str, ...]:
@@ -310,8 +311,8 @@ class Policy(Struct, frozen=True):
         if not known:
             return _Checked(key=print_, reason=NOBODY, helps="signer")
         name = known[0].name
-        if not _valid(known, now):
-            return _Checked(reason=f"signed by {name}, {_NOT_TODAY}")
+        if over := [one.name for one in known if not _valid([one], now)]:
+            return _Checked(reason=f"signed by {over[0]}, {_NOT_TODAY}")
         spent.keys[print_] += 1
         if spent.keys[print_] > CHECKS:
             return _Checked(reason=f"signed more than {CHECKS} times in {name}'s name")

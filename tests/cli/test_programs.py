@@ -53,15 +53,10 @@ DATA_COMMANDS = [
 
 @pytest.mark.feature("U2")
 @pytest.mark.parametrize("arguments", DATA_COMMANDS, ids=" ".join)
-def test_json_parses_and_nothing_else_is_said(command, filled, arguments):
+def test_programs_get_json_people_get_none_and_nothing_else_is_said(command, filled, arguments):
     answer = command(*arguments, "--format", "json")
     assert answer.json
     assert answer.err == ""
-
-
-@pytest.mark.feature("U2")
-@pytest.mark.parametrize("arguments", DATA_COMMANDS, ids=" ".join)
-def test_people_get_no_json_and_stderr_stays_empty(command, filled, arguments):
     answer = command(*arguments)
     assert answer.out.strip()
     assert answer.err == ""

@@ -88,8 +88,30 @@ def places(tmp_path):
     return found
 
 
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory):
+    """Where the store and the team's folder after a warm are kept for the next page, and the keys of the last ones."""
+    return tmp_path_factory.mktemp("warmed"), {}
+
+
+def warm(command, wanted, places, warmed):
+    """The key of the last of these recipes, all of which are warm."""
+    folder, keys = warmed
+    own = {"store": Path(os.environ["CACHEKIT_HOME"]), "team": places["team"]}
+    kept = folder / "-".join(word for names in wanted for word in names)
+    if wanted in keys:
+        for name, place in own.items():
+            shutil.copytree(kept / name, place, dirs_exist_ok=True)
+    else:
+        for names in wanted:
+            keys[wanted] = command("warm", *names, "--format", "json").json["key"]
+        for name, place in own.items():
+            shutil.copytree(place, kept / name)
+    return keys[wanted]
+
+
 @pytest.fixture
-def key(page, command, places, tmp_path, monkeypatch):
+def key(page, command, places, warmed, monkeypatch):
     """The key of `bert`, of which the store has a record, in a working directory with what pages name."""
     work = command.work
     shutil.copytree(ROOT / "recipes", work / "recipes")
@@ -115,12 +137,11 @@ def key(page, command, places, tmp_path, monkeypatch):
     monkeypatch.setenv(
         "PATH", os.pathsep.join([str(places["bin"]), str(Path(sys.executable).parent), os.environ["PATH"]])
     )
-    monkeypatch.setenv("HOME", str(tmp_path))  # of the shell that completes
+    monkeypatch.setenv("HOME", str(work.parent))  # of the shell that completes
     monkeypatch.setattr("shellingham.detect_shell", lambda *_, **__: ("bash", "/bin/bash"))  # whoever started pytest
     for name in filter(re.compile("AWS_|SLURM_|SBATCH_").match, list(os.environ)):
         monkeypatch.delenv(name)
-    for names in (*WARM.get(page, ()), ("bert",)):
-        found = command("warm", *names, "--format", "json").json["key"]
+    found = warm(command, (*WARM.get(page, ()), ("bert",)), places, warmed)
     if "why" in page:
         (work / "laptop.json").write_text(command("plan", "bert", "--format", "json").out)
     return found

@@ -161,6 +161,23 @@ def test_an_index_and_a_record_that_come_with_a_wrong_byte_are_read_again_before
     assert {module.name for module in found.modules} == {record.modules[0].name, more.modules[0].name}
 
 
+@pytest.mark.feature("R4")
+def test_a_push_does_not_wait_for_an_index_that_is_always_read_as_it_was_once(tmp_path, wanted, bucket):
+    """By way of a proxy that keeps an old copy, say: nothing can be written on top of that."""
+    first, second, third = others(wanted, 3)
+    fill_whole(tmp_path / "ann", bucket(), [first])
+    old = bucket().read(layout.INDEX, "", 1 << 20)
+    fill_whole(tmp_path / "ann", bucket(), [second])
+
+    class Stale(Counted):
+        def read(self, path, revision, limit):
+            return old if path == layout.INDEX else self._storage.read(path, revision, limit)
+
+    fill_whole(tmp_path / "bob", stale := Stale(bucket()), [third])
+    assert stale.calls.count("commit") <= 6
+    assert Watched(tmp_path / "me", shared=[(bucket(), "r")]).session.remotes.find(third[0].place)
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A bucket of the Hub, where the last writer wins. A look counts for as long as a busy machine may take."""

@@ -221,11 +221,11 @@ def test_a_document_that_names_no_parts_is_damage(change):
 @pytest.mark.usefixtures("short_parts")
 def test_parts_are_not_all_fetched_before_the_first_is_found_wrong():
     """A document may name a thousand of many megabytes."""
-    shared, asked = Shared(long_record(2 * 3 * parts.LANES)[0]), []
+    shared, asked, bomb = Shared(long_record(2 * 3 * parts.LANES)[0]), [], HOSTILE["a bomb"]()
 
     def fetch(name):
         asked.append(name)
-        return HOSTILE["a bomb"]()
+        return bomb
 
     with pytest.raises(DamagedRecordError):
         document.read(shared.document, fetch)
@@ -236,10 +236,11 @@ def test_many_parts_have_no_more_values_than_one_document():
     """The smallest of them is a few kilobytes, and the same one may be named a thousand times."""
     shared, asked = Shared(long_record(parts.MODULES + 1)[0]), []
     head = json.loads(shared.document)["record"] | {"parts": ["a" * 64] * 1024}
+    part = packed(b'{"modules": [' + b"{}," * 250_000 + b'{}], "inline": {}}')
 
     def fetch(name):
         asked.append(name)
-        return packed(b'{"modules": [' + b"{}," * 250_000 + b'{}], "inline": {}}')
+        return part
 
     with pytest.raises(DamagedRecordError, match="too many for a record"):
         document.read(serialise(sealed("record", head)), fetch)

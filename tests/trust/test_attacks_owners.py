@@ -204,7 +204,7 @@ def test_who_removes_the_note_makes_nothing_this_users(user, tmp_path):
     record = publish(mine.store, make_record(), beside=TAKEN)
     mine.store.layout.origin(record.place).unlink()
     assert mine.store.read(record.place) is None, "somebody may have removed it whom it named"
-    assert "of unknown origin" in mine.store.refusal.reason(record.key)
+    assert "of unknown origin" in mine.store.refusal.of(record.key).reason
     said = user("bob", trust(key=ALICE, everything=True))
     assert said.store.read(record.place) == record
     assert mine.store.origins.of(record) == UNKNOWN
@@ -235,6 +235,6 @@ def test_whoever_can_remove_what_was_noted_can_change_the_store(tmp_path, name):
     assert access.standing(layout).whose == "others"
     again = in_store(tmp_path / "store")
     assert again.store.read(record.place) is None, "any file of this user's may have been put there"
-    assert "`cachekit warm RECIPE` compiles it again" in again.store.refusal.reason(record.key), "as is done below"
+    assert again.store.refusal.of(record.key).helps == "anew", "as is done below"
     warm(again.session, again.prepare())
     assert in_store(tmp_path / "store").store.read(record.place), "what is made from now on has a note"

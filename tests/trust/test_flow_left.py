@@ -151,6 +151,15 @@ def test_a_push_of_nothing_but_what_is_left_says_so(alice, user, place):
     assert (shared(place, made).record, chosen(free.session, (), pending=True)) == (made, [])
 
 
+def test_a_new_key_of_ones_own_takes_the_place_of_the_former(alice, user, place):
+    """Which the settings name, here with an end."""
+    former = {"you-old": {"key": line(ALICE), "valid_before": "2026-11-01"}}
+    anew = user("anew", trust(signers=former, key=BOB))
+    made = warm(anew.session, anew.prepare()).record
+    assert (shared(place, made).record, anew.told("push.refused")) == (made, [])
+    assert planned(user("carol", trust(BOB))).record == made
+
+
 def test_a_signature_of_a_date_that_is_revoked_keeps_no_place(alice, user, place):
     """The record says that it was made later."""
     put(place, layout.signatures_path(alice.record.place), envelope.encode([signed(ALICE, statement(alice.record))]))
@@ -166,7 +175,7 @@ def test_a_key_whose_time_is_not_now_is_named_so_everywhere(alice, user, place, 
     bob = user("bob", trust(ALICE))
     warm(bob.session, bob.prepare(recipe(16)))
     pull_recipe(bob.session, bob.prepare())
-    late = trust(signers={"ann": {"key": line(ALICE), **dates}})
+    late = trust(signers={"al": {"key": line(ALICE)}, "ann": {"key": line(ALICE), **dates}})
     carol = user("carol", late)
     assert why in planned(carol).untrusted[0]
     warm(carol.session, carol.prepare())
