@@ -1,6 +1,7 @@
 """The request for a training job, against AWS's own description of the service; and what is refused before one."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -116,17 +117,23 @@ def test_what_sagemaker_does_not_do_is_refused_and_noted_nowhere(made, says, tmp
 # Before anything is rented
 
 
+@cache
+def s3(region):
+    """A client, which moto serves in each test; to make one takes a tenth of a second."""
+    import boto3
+
+    return boto3.client("s3", region_name=region)
+
+
 @pytest.fixture
 def aws(monkeypatch):
     """moto's S3, STS and SageMaker in this process, with a bucket here and one elsewhere."""
     moto = pytest.importorskip("moto", reason="moto is not installed")
     use(monkeypatch, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": REGION})
     with moto.mock_aws():
-        import boto3
-
-        boto3.client("s3", region_name=REGION).create_bucket(Bucket="here")
+        s3(REGION).create_bucket(Bucket="here")
         elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
-        boto3.client("s3", region_name="eu-west-1").create_bucket(Bucket="there", **elsewhere)
+        s3("eu-west-1").create_bucket(Bucket="there", **elsewhere)
         yield monkeypatch
 
 

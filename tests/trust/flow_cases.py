@@ -1,6 +1,7 @@
 """A folder that everybody can write to, and users who sign what they put there, or trust those who do."""
 
 import io
+import shutil
 
 import pytest
 
@@ -54,11 +55,26 @@ def user(tmp_path, place):
     return make
 
 
+@pytest.fixture(scope="session")
+def alices(tmp_path_factory):
+    """Where what Alice made first is kept for later tests; made with a test's environment, as this fixture has none."""
+    return tmp_path_factory.mktemp("alices"), []
+
+
 @pytest.fixture
-def alice(user):
+def alice(user, place, alices):
     """Has warmed the toy recipe, signed it, and put it into the place."""
+    kept, records = alices
+    home = place.with_name("alice")
+    if records:
+        for one in (place, home):
+            shutil.copytree(kept / one.name, one, dirs_exist_ok=True)
     alice = user("alice", trust(key=ALICE))
-    alice.record = warm(alice.session, alice.prepare()).record
+    if not records:
+        records.append(warm(alice.session, alice.prepare()).record)
+        for one in (place, home):
+            shutil.copytree(one, kept / one.name)
+    (alice.record,) = records
     return alice
 
 

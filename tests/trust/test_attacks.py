@@ -23,7 +23,7 @@ from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     unused,
     victim,
 )
-from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, EVE, alice, alices, place, planned, put, trust, user  # noqa: F401
 from tests.trust.trust_cases import key, line
 
 pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T4")]

@@ -21,7 +21,7 @@ from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, make_record, overwrite, publish
 from tests.support.users import ANOTHER, ONE, as_user, known
 from tests.trust.attack_cases import Loader
-from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, EVE, alice, alices, place, planned, put, trust, user  # noqa: F401
 from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T2")

@@ -24,6 +24,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     BOB,
     EVE,
     alice,
+    alices,
     place,
     planned,
     put,

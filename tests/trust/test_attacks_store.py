@@ -26,7 +26,7 @@ from tests.support.doctor_cases import fine, public, the_problem  # noqa: F401 -
 from tests.support.standins import Watched, expected, make_record, overwrite, publish, served
 from tests.support.users import ANOTHER, ONE, as_user
 from tests.trust.attack_cases import RUN, Loader, marker, trains  # noqa: F401
-from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, alice, alices, place, planned, trust, user  # noqa: F401
 
 pytestmark = pytest.mark.feature("T2")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -21,6 +21,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
     BOB,
     alice,
+    alices,
     bundle,
     close,
     place,

@@ -19,6 +19,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     BOB,
     EVE,
     alice,
+    alices,
     close,
     place,
     planned,

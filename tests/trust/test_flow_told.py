@@ -10,7 +10,7 @@ from cachekit.verbs.records import remove, show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, alice, place, planned, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, alices, place, planned, trust, user  # noqa: F401
 from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T3")

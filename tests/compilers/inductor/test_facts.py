@@ -49,6 +49,40 @@ settings = {
 print("\\n".join(f"{name}={value!r}" for name, value in sorted(settings.items()) if " at 0x" not in repr(value)))
 """
 
+ASK = """
+import json, torch._inductor.config as config
+print(json.dumps(config.shallow_copy_dict(), default=repr, skipkeys=True))
+"""
+WAYS = {
+    "a command": "import cachekit_inductor_hook as hook; hook.install()",
+    "attached": "from cachekit.compilers.inductor import guest; guest.join(found=True)",
+    "our worker": "import torch._dynamo.repro.after_aot\n"
+    "import cachekit.compilers.inductor.runtime as runtime; runtime.Runtime().prepare({})",
+}
+AFTER_AOT = "import torch._dynamo.repro.after_aot"
+# What takes seconds to import is there already; the two modules that matter are not.
+IN_A_WAY = """
+import sys
+del sys.modules["torch._dynamo.repro.after_aot"], sys.modules["torch._dynamo.debug_utils"]
+exec({configured!r})
+from importlib import import_module
+print(import_module("torch._dynamo.repro.after_aot").generate_env_vars_string())
+"""
+# Each case as a fork of one process that has imported torch: its environment, what is imported first, and what it does.
+IN_FORKS = """
+import contextlib, io, json, os, sys, torch
+for name, (environment, first, code) in json.load(sys.stdin).items():
+    exec(first)
+    if not os.fork():
+        os.environ.clear()
+        os.environ.update(environment)
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            exec(code, {})
+        print(json.dumps([name, told.getvalue()]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
 
 def recipe(*overrides):
     return load_text(TEXT, overrides)
@@ -74,10 +108,35 @@ def dump(environment):
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory):
-    """A folder, and what Inductor's keys are made of in a run whose compiler cache dir it is."""
+def said(tmp_path_factory):
+    """The folder of a run, and what torch says: of its keys in such a run, of its defaults, and of the shell."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, dump(worker_variables(folder))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON"))}
+    shell = {
+        **clean,
+        facts.REPORTS: str(folder),
+        "TORCHX_REGISTRY_PASSWORD": "it's h7sh-hush",
+        "PYTORCH_CI_TOKEN": "h7sh",
+        "TORCH_MIRROR": "https://ann:h7sh-hush@host/x",
+        "TORCHDYNAMO_VERBOSE": "1",
+    }
+    cases = {"keys": (worker_variables(folder), "", DUMP), "defaults": (clean, "", ASK)}
+    cases |= {way: (shell, AFTER_AOT, IN_A_WAY.format(configured=code)) for way, code in WAYS.items()}
+    # Without the last one torch itself would load the way of a command, also in the others.
+    path = os.pathsep.join([str(HOOK), *sys.path])
+    environment = {**clean, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IN_FORKS],
+        input=json.dumps(cases), env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = dict(map(json.loads, done.stdout.splitlines()))
+    return folder, {name: told.get(name, done.stderr) for name in cases}
+
+
+@pytest.fixture
+def quiet(said):
+    """A folder, and what Inductor's keys are made of in a run whose compiler cache dir it is."""
+    return said[0], set(said[1]["keys"].splitlines())
 
 
 # Variables
@@ -113,49 +172,14 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
     assert {"threads=2", "inductor.freezing=False", "provenance=0"} <= before, "a difference would be seen"
 
 
-WAYS = {
-    "a command": "import cachekit_inductor_hook as hook; hook.install()",
-    "attached": "from cachekit.compilers.inductor import guest; guest.join(found=True)",
-    "our worker": "import torch._dynamo.repro.after_aot\n"
-    "import cachekit.compilers.inductor.runtime as runtime; runtime.Runtime().prepare({})",
-}
-# Each way in a process of its own. What takes seconds to import is there already; the two modules that matter are not.
-IN_EACH_WAY = """
-import json, os, sys, torch
-from importlib import import_module
-import_module("torch._dynamo.repro.after_aot")
-for way, configured in json.loads(sys.argv[1]).items():
-    if not os.fork():
-        del sys.modules["torch._dynamo.repro.after_aot"], sys.modules["torch._dynamo.debug_utils"]
-        exec(configured)
-        after_aot = import_module("torch._dynamo.repro.after_aot")
-        print(json.dumps([way, after_aot.generate_env_vars_string()]), flush=True)
-        os._exit(0)
-    os.wait()
-"""
-
-
 @pytest.mark.feature("T7")
-def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path):
+@pytest.mark.parametrize("way", WAYS)
+def test_torch_writes_no_secret_of_the_shell_into_graphs(said, way):
     """It puts all variables with TORCH in their names there: a user's own command, an attached one, and our worker."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HOOK), *sys.path]),
-        facts.REPORTS: str(tmp_path),
-        "TORCHX_REGISTRY_PASSWORD": "it's h7sh-hush",
-        "PYTORCH_CI_TOKEN": "h7sh",
-        "TORCH_MIRROR": "https://ann:h7sh-hush@host/x",
-        "TORCHDYNAMO_VERBOSE": "1",
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # else torch itself would load the way of a command, also in the others
-    }
-    command = [sys.executable, "-W", "ignore", "-c", IN_EACH_WAY, json.dumps(WAYS)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    said = dict(map(json.loads, done.stdout.splitlines()))
-    assert said.keys() == WAYS.keys(), done.stderr
-    for way, written in said.items():
-        assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in written, way
-        assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in written, way
-        assert "h7sh" not in written, way
+    written = said[1][way]
+    assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in written
+    assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in written
+    assert "h7sh" not in written
 
 
 @pytest.mark.feature("T7")
@@ -269,6 +293,21 @@ def test_every_option_of_the_module_is_known_from_its_source(quiet):
     names = {name.removeprefix("inductor.") for name in settings} - {"TYPE_CHECKING"}
     assert len(names) > 100
     options.check_names(names)
+
+
+@pytest.mark.versions
+@pytest.mark.feature("K1")
+def test_every_default_that_is_read_in_the_source_is_the_one_that_torch_has(said):
+    read = {
+        name: value
+        for name, source in options._installed().items()
+        for value in (True, False, 0, 1, "", None)
+        if options._is_default(value, source, ())
+    }
+    torchs = json.loads(said[1]["defaults"])
+    known = read.keys() & torchs.keys()
+    assert len(known) > 100
+    assert {name: read[name] for name in known} == {name: torchs[name] for name in known}
 
 
 @pytest.mark.parametrize(
