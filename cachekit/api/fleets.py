@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
-from cachekit.errors import CachekitError, EngineError, SecretError, UsageError
+from cachekit.errors import CachekitError, EngineError, SecretError, UnknownNameError, UsageError
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.store.layout import Layout
 from cachekit.verbs import entry as naming
@@ -182,13 +182,16 @@ class Fleets(Runs):
             raise UsageError(f"{name} does not rent Spot machines", hint="leave out --spot")
         if max_dollars is not None and not found.rents:
             raise UsageError(f"{name} rents no machines: there is nothing to pay for", hint="leave out --max-dollars")
-        checked, machine = found.check(queue, config, verb), found.machine(queue)
+        lacks, checked = list[str](), {}
+        with _needed(lacks, dry_run=dry_run):
+            checked = {**found.check(queue, config, verb)}
+        answers, machine = not lacks, found.machine(queue)  # a dry run needs no engine that answers
         where = replace(self, instance=compile_for or self.instance or fleet.compiled_for(machine))
         variants = [Variant(one.recipe, one.overrides, tiny) for one in entries]
         nodes = self._machines(verb, variants, where.instance or "", config)
         options = {**checked, "spot": spot, "nodes": nodes}
-        first = found.together(nodes, options) if nodes > 1 else ()
-        seconds, lacks = None, list[str]()
+        first = found.together(nodes, options) if nodes > 1 and answers else ()
+        seconds = None
         if not options.get("places"):
             with _needed(lacks, dry_run=dry_run):
                 fleet.check_shared(config, found, name)
@@ -212,7 +215,8 @@ class Fleets(Runs):
                 )
             if said:
                 said = {**said, "--output-dir": found.places.model, "--checkpoint-dir": found.places.checkpoints}
-            entries, files = carried(config, entries, found.places, options, tiny=tiny, writes=not require_warm)
+            if answers:
+                entries, files = carried(config, entries, found.places, options, tiny=tiny, writes=not require_warm)
         flags = [flag for flag, given in (("--require-warm", require_warm), ("--recache", recache)) if given]
         begins = (*first, *(start.COMMAND if found.places is None else ()))
         own: dict[str, object] = {} if found.places is not None else {"--home": self.home, "--cache": self.cache}
@@ -247,7 +251,8 @@ class Fleets(Runs):
         if dry_run:
             from cachekit.recipe.price import Prices
 
-            made = fleet.planned(draft, found, forecast, paid, tuple(lacks))
+            request = found.request(draft) if answers else ""
+            made = fleet.planned(draft, request, forecast, paid, tuple(lacks))
             # A price without a type is that of the engine's machines.
             typed = {name: one for name, one in prices(price).own.items() if name}
             there = Prices(typed).of(compile_for) if compile_for else None
@@ -342,7 +347,7 @@ def _needed(lacks: list[str], *, dry_run: bool) -> Iterator[None]:
     try:
         yield
     except (UsageError, EngineError) as refusal:
-        if not dry_run:
+        if not dry_run or isinstance(refusal, UnknownNameError | SecretError):
             raise
         lacks.append("; ".join(filter(None, [refusal.said, refusal.hint])))
 

@@ -203,7 +203,8 @@ def plan(answer: FleetPlan) -> list[str]:
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
     if answer.lacks:
         lines += ["", *(line for what in answer.lacks for line in out.labelled("not submitted as it stands: ", what))]
-    return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
+    request = ["", "would submit", *(f"  {line}" for line in answer.request.splitlines())] if answer.request else []
+    return [*lines, *request]
 
 
 def _range(answer: FleetPlan, per_hour: float) -> str:

@@ -52,8 +52,8 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
         compile_for: The machine type that will train, where the machines are others; else empty.
         price_there: What an hour of that one costs.
         doubt: What nobody has shown of compiling for it on another machine.
-        request: What would be submitted, to the letter.
-        lacks: What nothing is submitted without, and how to say it: a budget, a shared cache.
+        request: What would be submitted, to the letter; empty where the engine cannot be asked what it takes.
+        lacks: What nothing is submitted without, and how to say it: a budget, a shared cache, the engine itself.
     """
 
     engine: str
@@ -264,7 +264,7 @@ def compiled_for(machine: str) -> str:
 
 
 def planned(
-    fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None, lacks: tuple[str, ...] = ()
+    fleet: Fleet, request: str, forecast: Forecast, price: Price | None, lacks: tuple[str, ...] = ()
 ) -> FleetPlan:
     """A fleet that is not submitted, with what it would take."""
     rows = forecast.plans
@@ -281,7 +281,7 @@ def planned(
         seconds=round(makespan(seconds, machines), 3) if seconds else 0.0,
         max_seconds=None if fleet.seconds is None else round(fleet.seconds, 3),
         price=price,
-        request=engine.request(fleet),
+        request=request,
         lacks=lacks,
     )
 

@@ -47,6 +47,16 @@ def test_a_dry_run_shows_all_that_is_lacking_and_the_request_all_the_same(slurm)
     assert "no shared cache" in slurm(*ON, "--price", "0", code=2, **LONE)[1]
 
 
+def test_a_dry_run_needs_no_slurm(slurm):
+    (slurm.work / "sinfo").write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
+    planned = slurm(*ON, "--price", "0", "--dry-run", "--format", "json")[0]
+    assert planned["forecast"]["totals"]["miss"] == 1
+    assert planned["request"] == ""
+    assert planned["lacks"][0].startswith("sinfo failed: no controller")
+    assert "would submit" not in slurm(*ON, "--price", "0", "--dry-run")[0]
+    assert "sinfo failed" in slurm(*ON, "--price", "0", code=1)[1]
+
+
 def test_a_folder_that_slurm_cannot_write_into_is_refused_before_anything_is_noted(slurm):
     told = slurm(*ON, "--price", "0", code=1, CACHEKIT_HOME=str(slurm.work / "a\\b"))[1]
     assert "it takes no backslash" in told
