@@ -83,9 +83,18 @@ def test_an_unpacked_bundle_is_no_cache_of_ones_own(user, near, spelled):
 # What is known of modules
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Where all that `signed` makes is kept for the tests after the first one."""
+    return tmp_path_factory.mktemp("made") / "first"
+
+
 @pytest.fixture
-def signed(user, near, tmp_path):
+def signed(user, near, tmp_path, made):
     """Bob, who took a module that Alice signed, and exported it."""
+    if made.exists():
+        shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+        return user("bob", trust(ALICE), may="r")
     alice = user("alice", trust(key=ALICE))
     import_into(alice.session, near)
     (record,) = alice.store.records()
@@ -95,6 +104,7 @@ def signed(user, near, tmp_path):
     bob.pull(bob.session.remotes.readable[0].find(record.place, anew=True))
     export_cache(bob.store, tmp_path / "root")
     shutil.copytree(tmp_path / "root", tmp_path / "copy")
+    shutil.copytree(tmp_path, made)
     return bob
 
 
