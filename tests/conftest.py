@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import itertools
 import json
@@ -159,8 +160,14 @@ class _Outcomes:
 
     def pytest_sessionfinish(self):
         if self._outcomes:
-            known = json.loads(FEATURES.read_text()) if FEATURES.exists() else {}
-            FEATURES.write_text(json.dumps(known | self._outcomes, indent=1))
+            with FEATURES.open("a+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # `make --jobs` runs two targets at a time
+                file.seek(0)
+                known = {}
+                with suppress(ValueError):  # it is new, or a target was killed
+                    known = json.loads(file.read())
+                file.truncate(0)
+                file.write(json.dumps(known | self._outcomes, indent=1))
 
 
 def pytest_configure(config):
