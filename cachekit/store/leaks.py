@@ -28,7 +28,7 @@ SCANNED_BINARY = 1 << 20  # and in one member of device code or weights
 # information ("/layer.3/aten.add") looks like a path as well.
 ROOTS = (
     b"home|Users|root|opt|usr|tmp|var|mnt|media|srv|efs|fsx|shared|scratch|workspace|workplace|local|nfs|lustre|gpfs"
-    b"|private|Volumes|builds|codebuild|runner|ebs|nvme|net|codefs|nobackup"
+    b"|dev/shm|private|Volumes|builds|codebuild|runner|ebs|nvme|net|codefs|nobackup"
 )
 ENDINGS = b"py|pyc|cc|cpp|cu|h|hpp|so|neff|pb|json|yaml|yml|txt|log|hlo|pt|npy|bin|safetensors|ipynb|sh"
 _PART = rb"[A-Za-z0-9_.@+~%=,#^-]{1,255}"
