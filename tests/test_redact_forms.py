@@ -203,6 +203,8 @@ def test_a_switch_or_a_reference_is_no_secret(value):
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
 def test_a_password_that_a_command_takes_is_hidden(words, value):
     assert redact.printed(words.format(value)) == words.format(redact.HIDDEN)
+    listed = redact.document(forms.without_taken(shlex.split(words.format(value)), redact.HIDDEN))
+    assert not [word for word in listed if value in word], "as a command comes in words"
 
 
 def test_no_form_is_shorter_than_what_is_looked_at():

@@ -34,20 +34,20 @@ _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
 _SEAL = r"(?i)(?<![\w.-])((?:x-(?:amz|goog)-)?(?:sig|signature|hmac)=)([\w%+/~.-]{16,999}={0,2})"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
-    (r"\bcurl\b", r"\s(?:-[fgikLnNqsSv#]*[uU]|--(?:proxy-)?user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
-    (r"(?:^|\s)(?:https?|xhs?)(?:\s|$)", r"\s(?:-a|--auth)[ =]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"\bcurl\b", r"\s(?:-[fgikLnNqsSv#]*[uU]|--(?:proxy-)?user)[\s=]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"(?:^|\s)(?:https?|xhs?)(?:\s|$)", r"\s(?:-a|--auth)[\s=]?([\"']?)[^\s:\"']{1,99}:"),
     (r"\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mysqlsh|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
-    (r"\b(?:smbclient|smbget|rpcclient|winexe)\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
-    (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
-    (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
+    (r"\b(?:smbclient|smbget|rpcclient|winexe)\b", r"\s-U[\s=]?([\"']?)[^\s%\"']{1,99}%"),
+    (r"\bredis-cli\b", r"\s(?:-a|--pass)[\s=]([\"']?)"),
+    (r"\bopenssl\b", r"\s-pass(?:in|out)?[\s=]([\"']?)pass:"),
     (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
     (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
     (r"(?<![\w.-])(?:un)?zip\b", r"\s-P\s*([\"']?)"),
     (r"(?<![\w.-])(?:(?:un)?rar|7z[ar]?)\b", r"\s-h?p([\"']?)"),
     (r"\b(?:keytool|jarsigner)\b", r"\s-(?:src|dest)?(?:store|key)pass\s+([\"']?)"),
     (r"\b(?:sqlplus|sqlldr|expdp|impdp)\b", r"\s([\"']?)[^\s/@\"']{1,99}/"),
-    (r"\b(?:ossutil|obsutil)(?:64)?\b", r"\s-k[ =]?([\"']?)"),
+    (r"\b(?:ossutil|obsutil)(?:64)?\b", r"\s-k[\s=]?([\"']?)"),
     (r"\b(?:sqlcmd|tsql|bcp|ipmitool|yubico-piv-tool|mosquitto_[a-z]{1,9})\b", r"\s-P\s*([\"']?)"),
     (r"\bldap[a-z]{1,9}\b", r"\s-w\s*([\"']?)"),
     (
@@ -55,7 +55,7 @@ _TAKEN = (
             r"\b(?:conan\s+(?:remote\s+login|user)|psexec(?:64)?|beeline|hdbsql|cbq|rabbitmqadmin|ncftp[a-z]{0,3}"
             r"|user(?:add|mod)|twine\s+upload|poetry\s+publish|mongo[a-z]{0,9}|cqlsh|(?:az|docker|podman|buildah|skopeo|oras|crane|registry|cosign)\s+login)\b"
         ),
-        r"\s-p[ =]([\"']?)",
+        r"\s-p[\s=]([\"']?)",
     ),
     (r"\b[wx]l?freerdp3?\b", r"\s/p:([\"']?)"),
     (r"\bdotnet\s+nuget\s+push\b", r"\s-k\s+([\"']?)"),

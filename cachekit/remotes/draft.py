@@ -332,7 +332,10 @@ class Comparison:
         At each path the first one's bytes: two records of one push may name two builds of a module as well.
         """
         places = dict(one.shared.places)
+        mine = one.offer.shared.record
         for module in one.shared.record.modules:
+            if mine.key in self._left and module not in mine.modules:
+                continue  # at no path that only a stranger names
             for file in module.files:
                 place = places.get(file.sha256) or file_path(module, file)
                 entry, other = lying.get(place), uploads.get(place)

@@ -206,11 +206,11 @@ def _push(
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
     left = [_left(remote, one, done.draft) for one in offers]
-    if offers and all(left) and not done.draft.records:  # nothing was to be done but what cannot be
+    if offers and all(left):
         refusal = left[0]
     pushed = Pushed(
         remote=remote.name,
-        records=tuple(write.path for write in done.draft.records),
+        records=tuple(layout.record_path(row.record.place) for row in done.draft.rows),
         signatures=tuple(write.path for write in done.draft.signatures if write.data is not None),
         refused=(*refused, *_told_refused(store, remote, zip(offers, left, strict=True))),
         error=refusal,

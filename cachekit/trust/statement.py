@@ -7,6 +7,7 @@ ours. A payload is read only after a signature over it holds.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -299,23 +300,23 @@ def standing(record: Record, envelopes: Iterable[Envelope], vain: int = -1) -> t
     Args:
         record: The record.
         envelopes: What lies beside it.
-        vain: After so many checks in vain no more are made, and nothing else stands; by default all are checked.
+        vain: After so many checks in vain of one key no more of it are made, and none of the others stands; by default
+            all are checked.
     """
-    failed = 0
+    failed = Counter[str]()
 
     def stands(envelope: Envelope, signature: Signature) -> bool:
-        nonlocal failed
-        if failed == vain:
-            return False
         one = structs.replace(envelope, signatures=(signature,))
         try:
             key = sshsig.parse(signature.sig).key
+            if failed[key.fingerprint] == vain:
+                return False
             found = any(holding(record, [one], key))
         except UsageError:
             return True
         except MalformedError:
             return False
-        failed += not found
+        failed[key.fingerprint] += not found  # of one key: a true one of another may stand behind false ones
         return found
 
     kept = (

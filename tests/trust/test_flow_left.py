@@ -6,6 +6,7 @@ from msgspec import structs
 from cachekit.cli.sharing import pushed
 from cachekit.errors import UntrustedError
 from cachekit.remotes import document, layout
+from cachekit.remotes.document import Shared
 from cachekit.store.record import Module
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
@@ -104,6 +105,33 @@ def test_a_signed_record_gets_back_what_the_push_has_of_it(alice, user, place, h
     assert carol.told("push.refused")[0]["cause"].endswith("with those of its files again that were gone")
     dan = user("dan", trust(ALICE))
     assert warm(dan.session, dan.prepare()).compiled == 0
+
+
+@pytest.mark.feature("T4")
+def test_a_true_signature_behind_false_ones_keeps_its_place(alice, user, place):
+    good = signed(EVE, statement(alice.record))
+    false = [structs.replace(good, payload=b" " * n + good.payload) for n in range(1, 13)]
+    (true,) = envelope.decode(signatures(place, alice.record).read_bytes())
+    put(place, layout.signatures_path(alice.record.place), envelope.encode([*false, true]))
+    carol = user("carol", trust(), compiler=StandIn(salt="another compile"))
+    made = warm(carol.session, carol.prepare()).record
+    assert shared(place, made).record == alice.record
+
+
+def test_a_stranger_names_no_path_where_a_push_gives_files_back(alice, user, place):
+    """Also not for a tiny file, which lies in the record."""
+    there = shared(place, alice.record)
+    tiny = next(file for module in alice.record.modules for file in module.files if file.sha256 in there.inline)
+    modules = (*alice.record.modules, Module("made/by/eve", (structs.replace(tiny, path="x"),)))
+    record = structs.replace(alice.record, modules=modules)
+    put(place, layout.record_path(record.place), Shared(record, there.inline).document)
+    put(place, layout.signatures_path(record.place), envelope.encode([signed(EVE, statement(record))]))
+    large(place, alice.record)[0].unlink()
+    carol = user("carol", trust())
+    warm(carol.session, carol.prepare())
+    assert carol.told("push.refused")[0]["cause"].endswith("with those of its files again that were gone")
+    assert large(place, alice.record)[0].exists()
+    assert not list(place.rglob("eve"))
 
 
 @pytest.mark.feature("T4")
