@@ -89,7 +89,7 @@ test: $(VENV)/.installed
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "(slow or servers or campaign) and not accuracy and not xla" $(SLOW)
 
-## make test-campaigns  random kills, damage, edits and histories, and a fleet that shares a cache; in small
+## make test-campaigns  random kills, damage, edits and histories, thousands of records, a fleet that shares a cache; in small
 test-campaigns: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(CAMPAIGNS)
 

@@ -335,6 +335,7 @@ def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tm
     assert renewed == [True, False, False, False, True, False, False, False, True]
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("R7")
 @pytest.mark.parametrize("size", [3_000])
 def test_a_push_of_one_record_beside_many_and_questions_ask_and_send_little(tmp_path, wanted, size):

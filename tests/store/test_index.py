@@ -259,6 +259,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.campaign
 @settings(max_examples=15)
 @given(STEPS)
 def test_each_change_is_seen_at_once(many_folders, steps):

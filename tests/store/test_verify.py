@@ -75,6 +75,7 @@ def test_what_is_bad_is_named_and_nothing_else(home, shared, way, quick):
         assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("S6")
 def test_one_corrupt_file_of_a_thousand(home, shared):
     made = [make_record(number, tuple(f"{number} {part}" for part in range(100)), size=64) for number in range(10)]

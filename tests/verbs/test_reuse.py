@@ -234,6 +234,7 @@ EDITS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.campaign
 @settings(max_examples=8)
 @given(st.lists(EDITS, min_size=2, max_size=5), st.booleans())
 def test_whatever_was_warm_before_every_record_stands_alone(edits, telling):

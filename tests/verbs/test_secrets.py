@@ -91,7 +91,10 @@ runpy.run_path({str(worker)!r}, run_name="__main__")
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize("variables", [NINE, planted()], ids=["nine", "two hundred"])
+@pytest.mark.parametrize(
+    "variables",
+    [pytest.param(NINE, id="nine"), pytest.param(planted(), id="two hundred", marks=pytest.mark.campaign)],
+)
 def test_no_secret_of_a_recipes_environment_is_written_down(command, machine, talkative, monkeypatch, variables):
     secrets = [secret for secret, _ in variables.values()]
     recipe, remote = command.work / "tiny.yaml", command.work.parent / "remote"

@@ -153,6 +153,7 @@ def test_every_variable_that_torchs_compiler_reads_is_known():
     assert not unknown
 
 
+@pytest.mark.campaign
 def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
     """All of them at once, in the shell of a run: the settings that Inductor's keys are made of stay as they are."""
     tmp_path, before = quiet

@@ -138,6 +138,7 @@ def test_a_line_that_is_not_told_is_found(whole, step, old, new, name):
     assert differing(outcomes(XLA, seen)) == {name}
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("U1")
 @pytest.mark.parametrize(
     "depends, tried, wanted",
