@@ -99,6 +99,14 @@ def owner(pid: int, proc: Path = PROC) -> int:
         return -1
 
 
+def resident(pid: int, proc: Path = PROC) -> int:
+    """Bytes of memory that a process has; 0 where it has ended."""
+    try:
+        return int((proc / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def environment(pid: int, proc: Path = PROC) -> dict[str, str] | None:
     """The variables that a process was started with; None where they cannot be seen."""
     try:

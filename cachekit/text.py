@@ -166,7 +166,10 @@ def parse_size(text: object) -> int:
     factor = _BYTES.get(unit.upper())
     if factor is None:
         raise ValueError(f"{unit} is not a unit of bytes; use kB, MB, GB, TB, KiB, MiB, GiB or TiB")
-    return round(number * factor)
+    size = number * factor
+    if size % 1 and min(size, factor) <= 1:  # rounded, `0.4` for 0.4 GB would be no bytes at all
+        raise ValueError(f"a fraction of a byte; a size has a unit, as in {number:g}GB")
+    return round(size)
 
 
 def parse_age(text: object, plain: str = "d") -> float:

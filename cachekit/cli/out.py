@@ -394,7 +394,7 @@ def figures(found: Mapping[str, Any]) -> str:
 
 
 def columns() -> int | None:
-    """The width of the terminal that stdout is; None where it is none: what is written to a file stays as it is."""
+    """The width of the terminal that stdout is; None where stdout is a file, whose lines stay as long as they are."""
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 SHOWN = 8  # rows of a table, for people
 LONGEST = 30  # characters of a name in it
 
-RunName = Annotated[str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or a part of it.")]
+RunName = Annotated[
+    str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or the beginning of that.")
+]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
 By = Annotated[
     str,

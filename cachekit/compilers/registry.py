@@ -76,7 +76,7 @@ def check_name(name: str) -> None:
     """See that a compiler is called that, be it here or not.
 
     Raises:
-        UnknownNameError: None is.
+        UnknownNameError: No compiler is.
     """
     if name not in {"auto", *NAMES}:
         raise UnknownNameError(

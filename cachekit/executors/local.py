@@ -114,11 +114,7 @@ ENGINE = _Local()
 
 def _resident(pid: int) -> int:
     """Bytes of memory that a process and those below it have."""
-    pages = 0
-    for one in (pid, *process.below(pid)):
-        with suppress(OSError, ValueError, IndexError):
-            pages += int((process.PROC / str(one) / "statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE")
+    return sum(process.resident(one) for one in (pid, *process.below(pid)))
 
 
 def _available() -> int:

@@ -38,6 +38,7 @@ from cachekit.store.origin import HERE, Beside, Origin, chain
 from cachekit.store.partial import Partial
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, paths_of
 from cachekit.text import cause_of
+from cachekit.text import size as shown_size
 from cachekit.values import by_value
 
 State = Literal["added", "merged", "present", "kept"]
@@ -246,7 +247,7 @@ def _decide(store: Store, taken: _Taken) -> int:
         if size > free:
             raise StoreError(
                 f"the store at {store.layout.home} has no room for this bundle",
-                cause=f"it lacks {size:,} bytes, and {free:,} are free",
+                cause=f"it lacks {shown_size(size)}, and {shown_size(free)} are free",
                 hint="free some space, or set CACHEKIT_HOME to another disk",
             )
     return size

@@ -97,7 +97,7 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
     """The envelopes in a document that anybody may have written.
 
     Raises:
-        MalformedError: It is none: see `from_document`.
+        MalformedError: The bytes are no such document: see `from_document`.
     """
     if len(raw) > LARGEST:
         raise MalformedError(f"{len(raw):,} bytes are too many for signatures")

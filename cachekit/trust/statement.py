@@ -236,7 +236,7 @@ def moment(created: str) -> datetime:
     """A time as a statement says it, in UTC.
 
     Raises:
-        MalformedError: It is none, or says no zone.
+        MalformedError: The text is no time, or says no zone.
     """
     try:
         found = parse_time(created)

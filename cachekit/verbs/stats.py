@@ -269,7 +269,7 @@ def one_run(names: Sequence[str], wanted: str) -> str:
         wanted: What somebody says.
 
     Raises:
-        UnknownNameError: None does, or several do.
+        UnknownNameError: No run does, or several runs do.
     """
     found = [name for name in names if name.startswith(wanted)]
     if len(found) == 1:

@@ -344,7 +344,7 @@ def _given(key: str) -> PublicKey:
     """A public key as somebody names it: its line, or a file with it.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The text is no public key.
     """
     try:
         if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):

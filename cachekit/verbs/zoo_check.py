@@ -122,7 +122,7 @@ def _compile_times() -> Iterator[ZooFinding]:
     for one in zoo.compile_times():
         low, high = one.seconds
         if low > high:
-            yield ZooFinding(zoo.COMPILE_TIMES, f"{one.recipe}: {low:g} s are more than {high:g}", "the least first")
+            yield ZooFinding(zoo.COMPILE_TIMES, f"{one.recipe}: {low:g} s are more than {high:g}", "lower number first")
         yield from _tried(zoo.COMPILE_TIMES, _read, Variant(one.recipe, one.set).load)
         yield from _tried(zoo.COMPILE_TIMES, _read, partial(zoo.instance, one.instance))
 

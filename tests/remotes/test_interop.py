@@ -35,6 +35,7 @@ from tests.remotes.peer_repo import (  # noqa: F401 - some are fixtures
 from tests.support.neuron_sdk import SCRIPTS, neuron_host
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("R2")
 def test_a_large_repo_of_the_peers_is_never_listed_nor_touched(join, repo, hub, tmp_path):
     crowded = crowd(repo)

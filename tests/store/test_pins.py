@@ -135,3 +135,10 @@ def test_what_is_no_amount(text):
         parse_size(text)
     with pytest.raises(ValueError):
         parse_age(text)
+
+
+@pytest.mark.parametrize("text", ["0.4", 0.4, "1.7", "0.5 B", "0.0001kB"])
+def test_a_fraction_of_a_byte_is_no_size(text):
+    """Rounded, `gc_max_size = 0.4` would remove everything that is not pinned."""
+    with pytest.raises(ValueError, match="a fraction of a byte"):
+        parse_size(text)

@@ -142,6 +142,7 @@ def quiet(said):
 # Variables
 
 
+@pytest.mark.campaign
 def test_every_variable_that_torchs_compiler_reads_is_known():
     """A new torch that reads another one fails here: facts.py must say whether it is watched, forced, or excused."""
     found = read_by_torch()

@@ -208,8 +208,8 @@ def payload_of(path: Path, part: Slice | None = None) -> Iterator[Payload]:
     """Open a NEFF, or one in an archive, at the end of its header.
 
     Raises:
-        NeffError: It is none.
-        OSError: It cannot be read.
+        NeffError: The file is no NEFF.
+        OSError: The file cannot be read.
     """
     with opened(path, part) as (handle, block, size):
         yield Payload(handle, parse_header(block, size))
