@@ -215,7 +215,9 @@ class ObjectStorage(ObjectReader, Storage):
         # What is None there is left out: obstore takes it for a wrong type.
         mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        self._calls.run(put, self._soon, "write")
+        made = self._calls.run(put, self._soon, "write")
+        if (made["e_tag"] or made["version"]) and self.copies.get(path) is not None:
+            self.copies.keep(path, data, self._token(made))
 
     def _marker(self, path: str) -> Document | None:
         """The marker in the place of a removed document; None where something else lies there."""
