@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cachekit import files, path_steps, whose
 
@@ -29,6 +30,13 @@ LARGEST_COPY = 2 << 20  # bytes of a document of which a copy is kept
 def short(name: str) -> str:
     """A short file name for notes about a remote or a folder with any name."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Copy(Struct, frozen=True):
+    """What lay at a path, and the token of that state; an empty one where that was not told."""
+
+    data: bytes
+    token: str = ""
 
 
 class Copies:
@@ -43,12 +51,19 @@ class Copies:
 
     def get(self, path: str) -> bytes | None:
         """What lay at a path; whoever uses it compares it with what the remote says of it now, or with a digest."""
-        return self._notes.read(short(path), bytes) if self._notes else None
+        copy = self.seen(path)
+        return copy.data if copy else None
 
-    def keep(self, path: str, data: bytes | None) -> None:
-        """Note what lies at a path now; None is nothing."""
-        if self._notes and data is not None and len(data) <= LARGEST_COPY:
-            self._notes.write(short(path), data)
+    def seen(self, path: str) -> Copy | None:
+        """The same with its token, for who writes in its place and hears where it has changed."""
+        return self._notes.read(short(path), Copy) if self._notes else None
+
+    def keep(self, path: str, data: bytes | None, token: str = "") -> None:
+        """Note what lies at a path now; None is nothing. Without a token, that of the same bytes stays."""
+        if not self._notes or data is None or len(data) > LARGEST_COPY:
+            return
+        if token or self.get(path) != data:
+            self._notes.write(short(path), Copy(data, token))
 
 
 class Notes:

@@ -33,6 +33,7 @@ from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, statu
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
     ABSENT,
+    SOON_SENT,
     Commit,
     Document,
     Entry,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from obstore import Attributes
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
-SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 _SENDERS = 6  # files at once
 
 
@@ -95,7 +95,7 @@ class ObjectStorage(ObjectReader, Storage):
         absent, self._absent = self._absent, set()
         unknown = [file for file in files if file.path not in absent]
         few = len(unknown) <= FEW
-        asked = [file.path for file in unknown if not few or file.size > SMALL]
+        asked = [file.path for file in unknown if not few or file.size > SOON_SENT]
         there = self._look(asked) if asked else {}
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
@@ -215,7 +215,9 @@ class ObjectStorage(ObjectReader, Storage):
         # What is None there is left out: obstore takes it for a wrong type.
         mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        self._calls.run(put, self._soon, "write")
+        made = self._calls.run(put, self._soon, "write")
+        if (made["e_tag"] or made["version"]) and self.copies.get(path) is not None:
+            self.copies.keep(path, data, self._token(made))
 
     def _marker(self, path: str) -> Document | None:
         """The marker in the place of a removed document; None where something else lies there."""
