@@ -103,7 +103,7 @@ class Comparison:
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         if self._storage.batch == len(documents) == 1 and not self.was_all_there():
-            if self._is_far and self._storage.compares and self._offers[0].absent and not self._exact:
+            if self._storage.guesses and self._offers[0].absent and not self._exact:
                 self._first = dict.fromkeys(documents)  # to write it costs as much as to ask, and tells as well
                 return False
             # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.

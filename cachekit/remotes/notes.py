@@ -44,10 +44,14 @@ class Copies:
 
     Args:
         folder: In the store; None keeps nothing.
+
+    Attributes:
+        kept: Whether there is a folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder) if folder else None
+        self.kept = folder is not None
 
     def get(self, path: str) -> bytes | None:
         """What lay at a path; whoever uses it compares it with what the remote says of it now, or with a digest."""

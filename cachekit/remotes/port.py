@@ -241,6 +241,14 @@ class Storage(Protocol):
     untold: str = ""
     copies: Copies = Copies()
 
+    @property
+    def guesses(self) -> bool:
+        """Whether a write fails for certain where another document lies than it builds on, and costs what a look does.
+
+        Then a push builds on what its store last saw, however long ago, and looks where that is no longer so.
+        """
+        return False
+
     @abstractmethod
     def revision(self) -> str:
         """The present state, for reading and for building on: a commit. Empty where there are no versions."""

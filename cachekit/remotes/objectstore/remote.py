@@ -12,13 +12,15 @@ on: of two writers on the same state one fails. What object stores do not have, 
   different bytes at one new path are not told apart there. The names of artifacts come from their contents.
 - An upload that was killed leaves parts that nobody sees: a lifecycle rule of the bucket removes them (on S3:
   AbortIncompleteMultipartUpload; Azure does so by itself, after a week).
-- A server that ignores the conditions (`rclone serve s3`) lets the last writer win.
+- A server that ignores the conditions (`rclone serve s3`) lets the last writer win. Whether one does that which is not
+  the service's own, the first push of a store finds out.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -28,7 +30,7 @@ from cachekit.calls import CallProgress
 from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import BLOBS, check
+from cachekit.remotes.layout import BLOBS, RECORDS, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
 _SENDERS = 6  # files at once
+_COMPARES = "compares"  # in the place of a path: whether the server does, once a push has found out
 
 
 class ObjectStorage(ObjectReader, Storage):
@@ -66,6 +69,11 @@ class ObjectStorage(ObjectReader, Storage):
         super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
         self._absent: set[str] = set()  # paths that `stat` was asked for since files were sent, where nothing lay
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it is the service's own server, or one that was seen to compare; see `_find_out`."""
+        return not self._stores.server or self.copies.get(_COMPARES) == b"yes"
 
     def revision(self) -> str:
         """Nothing: there are no versions."""
@@ -111,7 +119,22 @@ class ObjectStorage(ObjectReader, Storage):
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
+        self._find_out([write for write in change.writes if write.path.startswith(f"{RECORDS}/")])
         return ""
+
+    def _find_out(self, written: Sequence[Write]) -> None:
+        """Write what was just written once more, as if nothing were there: a server that compares refuses that."""
+        from obstore.exceptions import AlreadyExistsError
+
+        known = self.guesses or not self.copies.kept or self.copies.get(_COMPARES) is not None
+        if known or not (written and written[-1].data):
+            return
+        with suppress(Exception):  # it was written, whatever becomes of this; another push asks again
+            try:
+                self._put(written[-1].path, written[-1].data, ABSENT)
+                self.copies.keep(_COMPARES, b"no")
+            except AlreadyExistsError:
+                self.copies.keep(_COMPARES, b"yes")
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
         """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
