@@ -51,7 +51,14 @@ class Derived(Struct, frozen=True):
 
 
 def derived(
-    storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool = False, renews: bool = False
+    storage: Storage,
+    todo: Draft,
+    revision: str,
+    mark: str,
+    *,
+    dry_run: bool = False,
+    renews: bool = False,
+    seen: tuple[RemoteIndex, str] | None = None,
 ) -> Derived:
     """What changes with a push.
 
@@ -62,6 +69,7 @@ def derived(
         mark: The last word of the change's title.
         dry_run: Only find out what would be written: no record is listed for it.
         renews: Do what was `due`, which takes its time beside many records.
+        seen: The index and its token, where it is not to be read; see `index.last_seen`.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
@@ -70,7 +78,8 @@ def derived(
         return Derived()
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
-    return _in_place(storage, todo, revision, mark, dry_run=dry_run, renews=renews)
+    there = seen or index.recent(storage, revision)
+    return _in_place(storage, todo, revision, mark, there, dry_run=dry_run, renews=renews)
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -96,9 +105,18 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
     return Derived(tuple(writes), message="" if renewed.unread else history.WHOLE)
 
 
-def _in_place(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool, renews: bool) -> Derived:
+def _in_place(
+    storage: Storage,
+    todo: Draft,
+    revision: str,
+    mark: str,
+    found: tuple[RemoteIndex | None, str],
+    *,
+    dry_run: bool,
+    renews: bool,
+) -> Derived:
     """The index of a remote without a history: the records are listed where it is not believed."""
-    there, token = index.recent(storage, revision)
+    there, token = found
     if there is None:  # a later cachekit's
         return Derived()
     recent = _sound(there)

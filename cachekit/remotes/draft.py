@@ -16,7 +16,7 @@ from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout, packs, parts
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Draft, Offer
-from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
+from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, Origin, ReusedOrigin, chain
@@ -24,7 +24,6 @@ from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, cov
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 SINGLE = 4  # paths that are asked for one by one, where each is a request
-SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 FEW = 2  # documents that are derived of records, and asked for as well
 
 
@@ -104,6 +103,9 @@ class Comparison:
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         if self._storage.batch == len(documents) == 1 and not self.was_all_there():
+            if self._storage.guesses and self._offers[0].absent and not self._exact:
+                self._first = dict.fromkeys(documents)  # to write it costs as much as to ask, and tells as well
+                return False
             # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
             with suppress(TooLargeError):
                 found = {path: self._storage.read(path, revision, LARGEST) for path in documents}
@@ -317,7 +319,7 @@ class Comparison:
         if (
             self._is_far and not self._exact and len(unknown) <= SINGLE
         ):  # sending one tells whether something lies there
-            small = {path for file, path in files if file.size <= SMALL}
+            small = {path for file, path in files if file.size <= SOON_SENT}
             unknown = [path for path in unknown if path not in small]
         lying = self._told | (self._stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}

@@ -391,9 +391,20 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     for _ in range(2):  # once more where it came wrong: whoever takes it for damaged writes what a listing finds
         try:
             found = storage.read(layout.INDEX, revision, LARGEST)
+            if found and storage.guesses:
+                storage.copies.keep(layout.INDEX, found.data, found.token)
             return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
         except TooLargeError as error:
             return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token
         except DamagedIndexError as error:
             problem = f"its index is not used: {error}"
     return RemoteIndex(problem=problem), found.token if found else NOTHING
+
+
+def last_seen(storage: Storage) -> tuple[RemoteIndex, str] | None:
+    """As `recent`, as this store last saw it, for who writes in its place; None where it must be read."""
+    copy = storage.copies.seen(layout.INDEX) if storage.guesses else None
+    with suppress(DamagedIndexError):
+        if copy and copy.token and (known := decode(copy.data)) is not None:
+            return known, copy.token
+    return None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cachekit import files, path_steps, whose
 
@@ -31,24 +32,42 @@ def short(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+class Copy(Struct, frozen=True):
+    """What lay at a path, and the token of that state; an empty one where that was not told."""
+
+    data: bytes
+    token: str = ""
+
+
 class Copies:
     """The documents of one remote as this store last read or wrote them: one that is still the same is not read again.
 
     Args:
         folder: In the store; None keeps nothing.
+
+    Attributes:
+        kept: Whether there is a folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder) if folder else None
+        self.kept = folder is not None
 
     def get(self, path: str) -> bytes | None:
         """What lay at a path; whoever uses it compares it with what the remote says of it now, or with a digest."""
-        return self._notes.read(short(path), bytes) if self._notes else None
+        copy = self.seen(path)
+        return copy.data if copy else None
 
-    def keep(self, path: str, data: bytes | None) -> None:
-        """Note what lies at a path now; None is nothing."""
-        if self._notes and data is not None and len(data) <= LARGEST_COPY:
-            self._notes.write(short(path), data)
+    def seen(self, path: str) -> Copy | None:
+        """The same with its token, for who writes in its place and hears where it has changed."""
+        return self._notes.read(short(path), Copy) if self._notes else None
+
+    def keep(self, path: str, data: bytes | None, token: str = "") -> None:
+        """Note what lies at a path now; None is nothing. Without a token, that of the same bytes stays."""
+        if not self._notes or data is None or len(data) > LARGEST_COPY:
+            return
+        if token or self.get(path) != data:
+            self._notes.write(short(path), Copy(data, token))
 
 
 class Notes:

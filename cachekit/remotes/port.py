@@ -31,6 +31,7 @@ Tell = Callable[[int], None]  # bytes that went over the line since the last cal
 LATEST = 50  # commits that are looked at: a page
 ABSENT = ""  # the token of a document that is not there
 ANY = "*"  # of whatever is there: of a document that says nothing but its name, on a remote that compares nothing
+SOON_SENT = 1 << 20  # bytes that take as long to send, at 1 Gb/s, as a far remote takes to say whether they are there
 
 
 class Limits(Struct, frozen=True):
@@ -239,6 +240,14 @@ class Storage(Protocol):
     staging: str = ""
     untold: str = ""
     copies: Copies = Copies()
+
+    @property
+    def guesses(self) -> bool:
+        """Whether a write fails for certain where another document lies than it builds on, and costs what a look does.
+
+        Then a push builds on what its store last saw, however long ago, and looks where that is no longer so.
+        """
+        return False
 
     @abstractmethod
     def revision(self) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from cachekit import calls
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, UncertainError, UsageError
-from cachekit.remotes import layout
+from cachekit.remotes import index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.derived import Derived, derived
 from cachekit.remotes.draft import Comparison
@@ -238,11 +238,15 @@ def _add_rows(
     """
     began, written = clock.now(), tuple[str, ...]()
     more, lost, same = Derived(), list[str](), 0
+    seen = index.last_seen(storage)
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
                 with calls.ending(RENEWAL if renews else seconds):
-                    more = derived(storage, todo, "", mark, renews=renews)
+                    before, seen = seen, None  # where others wrote since, it is read
+                    more = derived(storage, todo, "", mark, renews=renews, seen=before)
+                    if before and not (more.writes or more.due):  # then it must be what lies there
+                        continue
                     if more.writes:
                         storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
                 written += tuple(write.path for write in more.writes)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.calls import ending
 from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
@@ -163,7 +163,11 @@ def _push(
     start = time.monotonic()
     problems = [_refusal(remote, one) for one in offers]
     refused = _told_refused(store, remote, zip(offers, problems, strict=True))
-    offers = [one for one, problem in zip(offers, problems, strict=True) if problem is None]
+    offers = [
+        structs.replace(one, absent=remote.seen_absent(one.shared.record.key))
+        for one, problem in zip(offers, problems, strict=True)
+        if problem is None
+    ]
     refusal = None if offers else next(filter(None, problems), None)
     mine = lease if lease is not None and lease.remote is remote.storage else None
     keys = [offer.shared.record.key for offer in offers]

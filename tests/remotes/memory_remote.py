@@ -21,7 +21,7 @@ class MemoryRemote:
     """
 
     public = private = False
-    untold, copies, joins = "", Copies(), -1
+    untold, copies, joins, guesses = "", Copies(), -1, False
 
     def check(self, paths):
         """Nobody owns a file of it."""

@@ -173,16 +173,17 @@ def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monk
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "body", "said"),
     [
-        ("black-hole", "nothing came for {read:g} s"),
-        ("drop", "the connection was cut ("),
-        ("rewrite", "it is no JSON"),
-        ("502", "502 Bad Gateway"),
+        ("black-hole", "", "nothing came for {read:g} s"),
+        ("drop", "", "the connection was cut ("),
+        ("rewrite", "<html>", "it is no JSON"),
+        ("rewrite", "null", "its client cannot read it (TypeError)"),
+        ("502", "", "502 Bad Gateway"),
     ],
 )
-def test_a_cause_is_said_in_words(make, hub, kind, said):
-    hub.fault(kind, "*", body="<html>", times=None)
+def test_a_cause_is_said_in_words(make, hub, kind, body, said):
+    hub.fault(kind, "*", body=body or None, times=None)
     with pytest.raises(RemoteError) as caught:
         make(limits=QUICK).revision()
     assert caught.value.cause.startswith(said.format(read=QUICK.read))

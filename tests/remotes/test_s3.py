@@ -29,7 +29,7 @@ from tests.remotes.test_nearest import fill_whole, made_from, others
 from tests.remotes.test_parts import long_record, pushed
 from tests.support.cli_session import publish
 from tests.support.doctor_cases import fine, the_problem
-from tests.support.standins import Watched, recipe
+from tests.support.standins import Watched, make_record, recipe
 from tests.support.standins import publish as made_here
 from tests.trust.flow_cases import ALICE, trust
 
@@ -123,16 +123,20 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
     below = name.split("/", 3)[3]
     for path, data in lying.items():
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(server.bucket, f"{below}/{path}", data)
-    near, files = made_from(wanted, **{"training.max_seq_length": 64, "training.seed": 9})
-    module = Module(near.modules[0].name, near.modules[0].files[:1])
-    near, files = structs.replace(near, modules=(module,)), {file.sha256: files[file.sha256] for file in module.files}
+    near, _ = made_from(wanted, **{"training.max_seq_length": 64, "training.seed": 9})
+    new, files = make_record(1, "wxyz", size=7000)
+    near = structs.replace(near, modules=new.modules)
     # The first push since there are so many moves them to a document of their own.
     fill_whole(tmp_path / "bob", open_s3(name), others(wanted, 2_971)[-1:])
-    server.requests.clear()
-    server.sent = server.received = 0
-    fill_whole(tmp_path / "ann", open_s3(name), [(near, files)])
-    assert server.count() <= 6, server.requests
-    assert server.sent + server.received < 3 * near.size + 20_000
+    ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
+    first = others(wanted, 2_972)[-1]  # whose two files lie there; it finds out all that the second one knows
+    for most, made in ((9, first), (6, (near, files))):
+        ann.session.remotes.find(made[0].place)  # as before each compile
+        server.requests.clear()
+        server.sent = server.received = 0
+        pushed(ann, made)
+        assert server.count() <= most, server.requests
+        assert server.sent + server.received < 3 * made[0].size + 30_000
     all_of = [(str(number), lambda one=one: one) for number, one in enumerate(zoo)]
     questions = {
         "a miss": lambda me: why(me.session, me.prepare()).nearest.key,
@@ -154,8 +158,32 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
         read = {"coverage": 30, "hub ls": 0}.get(question, 1) if policy == "revokes" else 0
         bounds = server.count() <= 4 + 2 * read + read // 3, server.sent < 300_000 + 60_000 * read
         assert bounds == (True, True), (policy, question, server.requests)
-    one = {"a miss": near.key, "why KEY": near.key, "coverage": 30, "hub ls": 3_002}
+    one = {"a miss": near.key, "why KEY": near.key, "coverage": 30, "hub ls": 3_003}
     assert answers == {(question, policy): one[question] for policy in policies for question in questions}
+
+
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_push_on_what_was_seen_before_others_pushed_loses_nothing(server, name, tmp_path, ignores):
+    """Neither the record of its own key, which was absent then, nor a row of the index; whether the server compares."""
+    server.ignores = ignores
+    ann, bob, cat = (Watched(tmp_path / who, shared=[(open_s3(name), "rw")]) for who in ("ann", "bob", "cat"))
+    first, mine, (record, built) = make_record(1), make_record(2, "cd"), make_record(2, "e")
+    theirs = structs.replace(record, modules=(Module("standin-1.0/MODULE_2", record.files),)), built
+    pushed(cat, first)
+    for one, number in ((ann, 5), (bob, 6)):
+        pushed(one, make_record(number))
+        assert not one.session.remotes.find(mine[0].place)
+        assert contents(one.session)[0].records
+    pushed(bob, theirs)
+    pushed(bob, make_record(3))
+    pushed(ann, mine)
+    pushed(ann, make_record(4))
+    eve = Watched(tmp_path / "eve", shared=[(open_s3(name), "r")])
+    server.requests.clear()
+    assert {record.key for record in contents(eve.session)[0].records} == {make_record(n)[0].key for n in range(1, 7)}
+    found = eve.session.remotes.find(mine[0].place).shared.record
+    assert {file.sha256 for file in found.files} == {*mine[1], *theirs[1]}
 
 
 @pytest.mark.feature("R7")
@@ -177,7 +205,7 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(server, n
 
 @pytest.mark.feature("R3")
 def test_a_part_that_is_gone_is_put_back_by_whoever_has_the_record(server, name, tmp_path, monkeypatch):
-    """And a part that somebody had sent already is no conflict without end."""
+    """And a part that somebody had sent already is no conflict without end. So is its row, which the copy here has."""
     monkeypatch.setattr(parts, "MODULES", 2)
     made, contents = long_record(9, size=50)
     ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
@@ -190,7 +218,10 @@ def test_a_part_that_is_gone_is_put_back_by_whoever_has_the_record(server, name,
     assert pushed(Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")]), (made, contents)).tries == 2
     gone = next(iter(fresh))
     write(storage, gone, None, storage.read(gone, "", 1 << 20).token)
+    there, token = index.recent(storage, "")
+    write(storage, layout.INDEX, index.encode(index.RemoteIndex(listed=there.listed)), token)
     pushed(Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")]), (made, contents))
+    assert len(index.recent(storage, "")[0]) == 1
     bob = Watched(tmp_path / "bob", shared=[(open_s3(name), "r")])
     assert bob.session.remotes.find(made.place).shared.record == made
 

@@ -149,6 +149,14 @@ FAULTS = {  # as in test_patience: what the server answers, where it does, and w
 }  # fmt: skip
 
 
+@pytest.mark.feature("R4")
+def test_a_server_without_etags_is_asked_once(server, storage):
+    server.fault = lambda line: ("200 OK", [("Content-Length", "2")], [b"{}"]) if line.startswith("GET") else None
+    with pytest.raises(RemoteError, match="neither ETags nor versions") as caught:
+        storage.read("a.json", "", 10)
+    assert caught.value.lasting
+
+
 @contextmanager
 def resetting():
     """A server that resets each connection; yields its address."""

@@ -81,7 +81,9 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
         return _by_status(answered, place, call, token)
     lost = next((e for e in chain if isinstance(e, LostError)), None)
     names = {cls.__name__ for e in chain for cls in type(e).__mro__}
-    unread = f"its client cannot read it ({type(error).__name__}: {error})"
+    # What the client says of an answer of another shape is about its own code.
+    said = "" if isinstance(error, (TypeError, AttributeError, LookupError)) else f": {error}"
+    unread = f"its client cannot read it ({type(error).__name__}{said})"
     cause = clean(str(lost) if lost else "it is no JSON" if "JSONDecodeError" in names else unread, token)
     if "OfflineModeIsEnabled" in names:
         return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE", lasting=True)

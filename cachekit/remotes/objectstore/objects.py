@@ -248,9 +248,8 @@ class ObjectReader:
 
     def _token(self, meta: Mapping[str, Any]) -> str:
         if not (meta["e_tag"] or meta["version"]):
-            raise RemoteError(
-                f"{self.name}: the service returns neither ETags nor versions", hint="use another kind of remote"
-            )
+            message = f"{self.name}: the service returns neither ETags nor versions"
+            raise RemoteError(message, hint="use another kind of remote", lasting=True)
         return msgspec.json.encode(DocumentVersion(meta["e_tag"], meta["version"])).decode()
 
 

@@ -12,13 +12,15 @@ on: of two writers on the same state one fails. What object stores do not have, 
   different bytes at one new path are not told apart there. The names of artifacts come from their contents.
 - An upload that was killed leaves parts that nobody sees: a lifecycle rule of the bucket removes them (on S3:
   AbortIncompleteMultipartUpload; Azure does so by itself, after a week).
-- A server that ignores the conditions (`rclone serve s3`) lets the last writer win.
+- A server that ignores the conditions (`rclone serve s3`) lets the last writer win. Whether one does that which is not
+  the service's own, the first push of a store finds out.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -28,11 +30,12 @@ from cachekit.calls import CallProgress
 from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import BLOBS, check
+from cachekit.remotes.layout import BLOBS, RECORDS, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
     ABSENT,
+    SOON_SENT,
     Commit,
     Document,
     Entry,
@@ -49,8 +52,8 @@ if TYPE_CHECKING:
     from obstore import Attributes
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
-SMALL = 64 << 10  # bytes that cost less to send than to ask whether they are there
 _SENDERS = 6  # files at once
+_COMPARES = "compares"  # in the place of a path: whether the server does, once a push has found out
 
 
 class ObjectStorage(ObjectReader, Storage):
@@ -66,6 +69,11 @@ class ObjectStorage(ObjectReader, Storage):
         super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
         self._absent: set[str] = set()  # paths that `stat` was asked for since files were sent, where nothing lay
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it is the service's own server, or one that was seen to compare; see `_find_out`."""
+        return not self._stores.server or self.copies.get(_COMPARES) == b"yes"
 
     def revision(self) -> str:
         """Nothing: there are no versions."""
@@ -95,7 +103,7 @@ class ObjectStorage(ObjectReader, Storage):
         absent, self._absent = self._absent, set()
         unknown = [file for file in files if file.path not in absent]
         few = len(unknown) <= FEW
-        asked = [file.path for file in unknown if not few or file.size > SMALL]
+        asked = [file.path for file in unknown if not few or file.size > SOON_SENT]
         there = self._look(asked) if asked else {}
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
@@ -111,7 +119,22 @@ class ObjectStorage(ObjectReader, Storage):
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
+        self._find_out([write for write in change.writes if write.path.startswith(f"{RECORDS}/")])
         return ""
+
+    def _find_out(self, written: Sequence[Write]) -> None:
+        """Write what was just written once more, as if nothing were there: a server that compares refuses that."""
+        from obstore.exceptions import AlreadyExistsError
+
+        known = self.guesses or not self.copies.kept or self.copies.get(_COMPARES) is not None
+        if known or not (written and written[-1].data):
+            return
+        with suppress(Exception):  # it was written, whatever becomes of this; another push asks again
+            try:
+                self._put(written[-1].path, written[-1].data, ABSENT)
+                self.copies.keep(_COMPARES, b"no")
+            except AlreadyExistsError:
+                self.copies.keep(_COMPARES, b"yes")
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
         """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
@@ -215,7 +238,9 @@ class ObjectStorage(ObjectReader, Storage):
         # What is None there is left out: obstore takes it for a wrong type.
         mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        self._calls.run(put, self._soon, "write")
+        made = self._calls.run(put, self._soon, "write")
+        if (made["e_tag"] or made["version"]) and self.copies.get(path) is not None:
+            self.copies.keep(path, data, self._token(made))
 
     def _marker(self, path: str) -> Document | None:
         """The marker in the place of a removed document; None where something else lies there."""
