@@ -133,7 +133,11 @@ def test_a_run_that_is_ended_gives_its_lease_back(member, repo, number, name):
     assert lease not in repo.files()
     (had,) = member("hub", "ls", "--recipe", "tiny", "--format", "json").json[0]["records"]
     assert had["recipe"] == "tiny, interrupted"
-    # The next lease is as long as what is near enough here took: some 30 s.
+
+
+@pytest.mark.feature("C3")
+def test_a_lease_is_as_long_as_what_is_near_enough_took(member, repo):
+    """Some 30 s here."""
     member("warm", "tiny.yaml", "--offline")
     with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q") as run:
         (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
