@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -83,24 +84,25 @@ STORE = {
 }
 
 
+@cache
+def _parser(name: str, verb: Verb) -> Any:
+    module = import_module(f"cachekit.cli.{verb.module}")
+    function = getattr(module, verb.function)
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, context_settings=getattr(module, "CONTEXT", None))(function)
+    return typer.main.get_command(alone)
+
+
 class Commands(Mapping[str, Any]):
     """The parser of each verb, made when it is asked for."""
 
     def __init__(self, verbs: Mapping[str, Verb] = VERBS) -> None:
         self._verbs = verbs
-        self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._verbs:
-            raise KeyError(name)
-        if name not in self._made:
-            module = import_module(f"cachekit.cli.{self._verbs[name].module}")
-            verb = getattr(module, self._verbs[name].function)
-            if not isinstance(verb, typer.Typer):
-                function, verb = verb, typer.Typer(add_completion=False, rich_markup_mode=None)
-                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(function)
-            self._made[name] = typer.main.get_command(verb)
-        return self._made[name]
+        return _parser(name, self._verbs[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._verbs)
@@ -146,7 +148,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,  # plain help: importing rich would double the time to show it
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -178,10 +179,15 @@ def _top(
     """Compile once: warm a recipe's graphs, then train with every compile skipped."""
 
 
+@cache
+def _all() -> Any:
+    return typer.main.get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     try:
-        outcome = app(args=list(arguments), prog_name="cachekit", standalone_mode=False)
+        outcome = _all()(args=list(arguments), prog_name="cachekit", standalone_mode=False)
     except CachekitError as error:
         return out.error(error)
     except Exception as error:  # noqa: BLE001 - a person gets three lines, and the traceback under -vv
