@@ -228,9 +228,7 @@ def test_a_full_disk_behind_stdout_is_no_bug(work, home, words):
         ("zoo -f json", ">&-"),
         ("store gc", "2>&-"),
         ("store export - tiny.yaml", ">&-"),
-        ("zoo show bert", "2>&-"),
         ("run -- true", "<&- >&- 2>&-"),
-        ("store ls", "<&- >&- 2>&-"),
     ],
 )
 def test_what_a_process_is_started_without(work, home, words, closed):
