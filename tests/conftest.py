@@ -115,6 +115,13 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Nor does any look through what torch and Transformers are: each training collects twice."""
+    if "torch" in sys.modules and (nextitem is None or nextitem.path != item.path):
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Where several processes share the work, one runs a whole module, or all modules of a group.

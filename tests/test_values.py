@@ -6,7 +6,7 @@ import copy
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cachekit
@@ -93,6 +93,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(st.text(), JSON))
 def test_the_order_of_a_mapping_does_not_matter(options):
     one = cachekit.Outcome("x", "absent", "k", left=options)

@@ -96,18 +96,20 @@ def test_a_failure_is_told_once(member, hub):
 
 
 @pytest.mark.feature("R4")
-@pytest.mark.parametrize("fault", ["409", "429-window", "500"])
-def test_an_error_says_what_helps(member, hub, repo, fault):
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [("409", "push"), ("409", "hub ls"), ("429-window", "pull tiny.yaml"), ("500", "push"), ("500", "hub use {repo}")],
+)
+def test_an_error_says_what_helps(member, hub, repo, fault, line):
+    """The fault is the cause, and the command has the hint."""
     member.variables |= {"CACHEKIT_PATIENCE_SECONDS": "0", "CACHEKIT_PUSH_SECONDS": "1"}
-    for arguments in (["pull", "tiny.yaml"], ["hub", "ls"], ["hub", "use", repo.name], ["push"]):
-        if arguments == ["push"]:
-            member("warm", "tiny.yaml", "--offline")
-        hub.fault(fault, "*", times=None, seconds=1)
-        failed = member(*arguments, code=7)
-        hub.faults.clear()
-        _, _, cause, hint = the_error(Answer(7, "", failed.err[failed.err.index("error[") :]))
-        assert fault[:3] in cause
-        assert ("cachekit push --pending" if arguments == ["push"] else "try again later") in hint
+    if line == "push":
+        member("warm", "tiny.yaml", "--offline")
+    hub.fault(fault, "*", times=None, seconds=1)
+    failed = member(*line.format(repo=repo.name).split(), code=7)
+    _, _, cause, hint = the_error(Answer(7, "", failed.err[failed.err.index("error[") :]))
+    assert fault[:3] in cause
+    assert ("cachekit push --pending" if line == "push" else "try again later") in hint
 
 
 def test_a_full_disk_in_a_push(member, repo):
@@ -133,8 +135,12 @@ def test_a_run_that_is_ended_gives_its_lease_back(member, repo, number, name):
     assert lease not in repo.files()
     (had,) = member("hub", "ls", "--recipe", "tiny", "--format", "json").json[0]["records"]
     assert had["recipe"] == "tiny, interrupted"
-    # The next lease is as long as what is near enough here took: some 30 s.
+
+
+@pytest.mark.feature("C3")
+def test_a_lease_is_as_long_as_what_is_near_enough_took(member, repo):
+    """Some 30 s here."""
     member("warm", "tiny.yaml", "--offline")
-    with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q") as run:
+    with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q"):
         (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
         assert 300 < json.loads(repo.read(lease))["seconds"] < 400

@@ -134,8 +134,9 @@ def started(tmp_path: Path) -> list[int]:
     return [int(word) for word in (tmp_path / "pids").read_text().split()]
 
 
-@pytest.mark.parametrize("verb", ["warm", "train"])
-@pytest.mark.parametrize("whole_group", [False, True], ids=["leader", "group"])
+@pytest.mark.parametrize(
+    ("verb", "whole_group"), [pytest.param("warm", False, id="leader"), pytest.param("train", True, id="group")]
+)
 def test_ctrl_c_ends_the_worker_and_what_it_started(home, worker, tmp_path, verb, whole_group):
     run = start(worker, "hangs", verb, "tiny.yaml", "-q")
     pids = started(tmp_path)

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from cachekit.key.canonical import key_of
+from tests.support import forked
 
+PLAN = ("-m", "cachekit", "plan", "--format", "json")
 ROOT = Path(__file__).resolve().parents[2]
 LOCALES = ["C", "POSIX", "C.UTF-8", "en_US.UTF-8", "de_DE.ISO-8859-1", "tr_TR.UTF-8", "ja_JP.EUC-JP", "no_such", ""]
 ZONES = ["UTC", "Asia/Kathmandu", "America/St_Johns", "XXX-25", ""]
@@ -96,9 +98,14 @@ def run(arguments, where):
     return done.stdout
 
 
-def plan(recipe, where, *overrides):
-    sets = [part for override in overrides for part in ("--set", override)]
-    return json.loads(run(["-m", "cachekit", "plan", recipe, "--format", "json", *sets], where))
+def plan(recipe, where):
+    return json.loads(run([*PLAN, recipe], where))
+
+
+def plan_in_a_fork(where, *arguments):
+    """The plan of the demo recipe, where a new interpreter is not what the test is about."""
+    done = forked.run_python(*PLAN, "demo", *arguments, folder=where["cwd"], environment=where["env"])
+    return json.loads(done.stdout)
 
 
 def two_at_a_time(call, numbers):
@@ -150,7 +157,6 @@ def test_a_key_does_not_depend_on_the_checkout(tmp_path, expected):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     where = surroundings(tmp_path, 1, checkout=copy)
     assert plan("demo", where)["key"] == expected["key"]
-    assert plan(str(ROOT / "recipes" / "demo.yaml"), where)["key"] == expected["key"]
     # It was the copy that made the key.
     path = copy / "recipes" / "demo.yaml"
     text, found = re.subn(r"max_seq_length: \d+", "max_seq_length: 77", path.read_text(encoding="utf-8"))
@@ -165,7 +171,7 @@ def test_a_key_does_not_depend_on_the_checkout(tmp_path, expected):
 def test_a_key_does_not_depend_on_where_the_model_was_found(tmp_path, expected):
     """From the registry, and from a folder of the user's, wherever the package lies."""
     where = surroundings(tmp_path, 1)
-    found = plan("demo", where, "model.package=null")
+    found = plan_in_a_fork(where, "--set", "model.package=null")
     assert found["architecture_from"] == "registry"
     assert found["key"] == expected["key"]
 
@@ -202,9 +208,9 @@ def test_remains_of_another_version_do_not_make_the_key_a_matter_of_luck(bump):
 
 
 @pytest.mark.feature("K1")
-@pytest.mark.parametrize("package, version", [("torch", "99.9.9"), ("torch", "99.9.9+cpu"), ("transformers", "99.9.9")])
+@pytest.mark.parametrize("package, version", [("torch", "99.9.9+cpu"), ("transformers", "99.9.9")])
 def test_another_version_of_the_compiler_is_another_key(bump, expected, package, version):
-    bumped = plan("demo", bump(package, version))
+    bumped = plan_in_a_fork(bump(package, version))
     assert bumped["ingredients"]["hard"][f"toolchain.{package}"] == version
     assert version != expected["ingredients"]["hard"][f"toolchain.{package}"]
     assert bumped["key"] != expected["key"]
@@ -213,5 +219,5 @@ def test_another_version_of_the_compiler_is_another_key(bump, expected, package,
 @pytest.mark.feature("K1")
 def test_the_same_version_of_the_compiler_is_the_same_key(bump, expected):
     now = expected["ingredients"]["hard"]["toolchain.torch"]
-    assert plan("demo", bump("torch", now))["key"] == expected["key"]
-    assert plan("demo", bump("numpy", "99.9.9"))["key"] == expected["key"], "soft: recorded beside the key"
+    assert plan_in_a_fork(bump("torch", now))["key"] == expected["key"]
+    assert plan_in_a_fork(bump("numpy", "99.9.9"))["key"] == expected["key"], "soft: recorded beside the key"

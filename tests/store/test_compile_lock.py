@@ -129,12 +129,12 @@ def test_a_waiter_finds_what_the_holder_made(home, log, monkeypatch):
 @pytest.mark.feature("C3")
 def test_a_waiter_takes_over_from_a_holder_that_was_killed(home, log):
     with holder(home, log) as (child, run), ExitStack() as stack:
-        waiters = [stack.enter_context(process("warm", "--home", home)) for _ in range(4)]
+        waiters = [stack.enter_context(process("warm", "--home", home)) for _ in range(2)]
         for waiter in waiters:
             assert waiter.stderr.readline() == "start\n"
         child.send_signal(signal.SIGKILL)
         answers = [json.loads(waiter.communicate()[0]) for waiter in waiters]
-        assert sorted(answer["compiled"] for answer in answers) == [0, 0, 0, 3]
+        assert sorted(answer["compiled"] for answer in answers) == [0, 3]
         assert not alive(run["pid"])
     assert len(compiles(log)) == 2, "the killed one and one more"
     assert garbage_of(home) == set()

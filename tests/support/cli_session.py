@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher
 from tests.support import forked
+from tests.support.processes import run_python
 
 GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
 CACHEKIT = ("-m", "cachekit")
@@ -180,23 +180,11 @@ def environment(**changes: str | None) -> dict[str, str]:
 
 
 def process(*arguments: str, code: int = 0, program=CACHEKIT, **changes: str | None) -> Answer:
-    """A command line in a process of its own; PYTHONIOENCODING says how it prints."""
-    if program == CACHEKIT and "PYTHONIOENCODING" not in changes:
-        how = {"folder": Path.cwd(), "environment": environment(**changes), "timeout": DEADLINE}
-        run = forked.run_python(*program, *arguments, code=code, **how)
-        return Answer(run.returncode, run.stdout, run.stderr)
-    encoding = (changes.get("PYTHONIOENCODING") or "utf-8").partition(":")[0]
-    run = subprocess.run(
-        [sys.executable, *program, *arguments],
-        env=environment(**changes),
-        capture_output=True,
-        encoding=encoding,
-        check=False,
-        timeout=DEADLINE,
-    )
-    answer = Answer(run.returncode, run.stdout, run.stderr)
-    assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
-    return answer
+    """A command line in a process of its own: a new one, if it is another program than cachekit or the driver."""
+    begin = forked.run_python if program[:2] in {CACHEKIT, ("-c", DRIVER)} else run_python
+    how = {"folder": Path.cwd(), "environment": environment(**changes), "timeout": DEADLINE}
+    run = begin(*program, *arguments, code=code, **how)
+    return Answer(run.returncode, run.stdout, run.stderr)
 
 
 def publish(home: Path, *overrides: str, recipe: str = "tiny.yaml", created: str = "2026-03-01T12:34:56+00:00"):

@@ -75,7 +75,8 @@ def run_python(*arguments, folder, environment, code=0, timeout=LONGEST, stdin="
                 os.killpg(process.pid, signal.SIGKILL)
             process.join()
             raise subprocess.TimeoutExpired(words, timeout)
-        out, err = (one.read_text(encoding="utf-8") if one.exists() else "" for one in streams[1:])
+        encoding = _printing(variables)["encoding"]
+        out, err = (one.read_text(encoding=encoding) if one.exists() else "" for one in streams[1:])
     assert code in {None, process.exitcode}, f"{arguments}: exit {process.exitcode}\n{out}\n{err}"
     return subprocess.CompletedProcess(words, process.exitcode, out, err)
 
@@ -101,8 +102,10 @@ def _become(words, folder, variables, streams) -> None:
             os.dup2(opened, number)
             os.close(opened)
         sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+        how = _printing(os.environ)
+        sys.stdout = sys.__stdout__ = open(1, "w", **how, closefd=False)  # noqa: SIM115
+        how["errors"] = "backslashreplace"
+        sys.stderr = sys.__stderr__ = open(2, "w", 1, **how, closefd=False)  # noqa: SIM115
         code = _end_of(_run, words)
         threading._shutdown()
         atexit._run_exitfuncs()
@@ -111,6 +114,12 @@ def _become(words, folder, variables, streams) -> None:
                 stream.flush()
     finally:
         os._exit(code)
+
+
+def _printing(variables) -> dict[str, str]:
+    """How Python writes what it prints."""
+    encoding, _, errors = variables.get("PYTHONIOENCODING", "").partition(":")
+    return {"encoding": encoding or "utf-8", "errors": errors or "strict"}
 
 
 def _end_of(work, words) -> int:

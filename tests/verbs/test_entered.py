@@ -13,8 +13,9 @@ VERBS = ROOT / "verbs"
 
 
 def imported(path):
-    """The names that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """The names that a file which imports verbs imports, wherever in it."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)) if "cachekit.verbs" in source else ():
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -59,7 +59,6 @@ WAYS = {
     "our worker": "import torch._dynamo.repro.after_aot\n"
     "import cachekit.compilers.inductor.runtime as runtime; runtime.Runtime().prepare({})",
 }
-AFTER_AOT = "import torch._dynamo.repro.after_aot"
 # What takes seconds to import is there already; the two modules that matter are not.
 IN_A_WAY = """
 import sys
@@ -68,11 +67,10 @@ exec({configured!r})
 from importlib import import_module
 print(import_module("torch._dynamo.repro.after_aot").generate_env_vars_string())
 """
-# Each case as a fork of one process that has imported torch: its environment, what is imported first, and what it does.
+# Each case as a fork of one process that has imported what takes seconds: its environment, and what it does.
 IN_FORKS = """
-import contextlib, io, json, os, sys, torch
-for name, (environment, first, code) in json.load(sys.stdin).items():
-    exec(first)
+import contextlib, io, json, os, sys, torch._dynamo.repro.after_aot
+for name, (environment, code) in json.load(sys.stdin).items():
     if not os.fork():
         os.environ.clear()
         os.environ.update(environment)
@@ -109,7 +107,7 @@ def dump(environment):
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """The folder of a run, and what torch says: of its keys in such a run, of its defaults, and of the shell."""
+    """What torch says of its defaults, and of the shell."""
     folder = tmp_path_factory.mktemp("run")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON"))}
     shell = {
@@ -120,8 +118,8 @@ def said(tmp_path_factory):
         "TORCH_MIRROR": "https://ann:h7sh-hush@host/x",
         "TORCHDYNAMO_VERBOSE": "1",
     }
-    cases = {"keys": (worker_variables(folder), "", DUMP), "defaults": (clean, "", ASK)}
-    cases |= {way: (shell, AFTER_AOT, IN_A_WAY.format(configured=code)) for way, code in WAYS.items()}
+    cases = {"defaults": (clean, ASK)}
+    cases |= {way: (shell, IN_A_WAY.format(configured=code)) for way, code in WAYS.items()}
     # Without the last one torch itself would load the way of a command, also in the others.
     path = os.pathsep.join([str(HOOK), *sys.path])
     environment = {**clean, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -130,13 +128,7 @@ def said(tmp_path_factory):
         input=json.dumps(cases), env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     told = dict(map(json.loads, done.stdout.splitlines()))
-    return folder, {name: told.get(name, done.stderr) for name in cases}
-
-
-@pytest.fixture
-def quiet(said):
-    """A folder, and what Inductor's keys are made of in a run whose compiler cache dir it is."""
-    return said[0], set(said[1]["keys"].splitlines())
+    return {name: told.get(name, done.stderr) for name in cases}
 
 
 # Variables
@@ -155,9 +147,9 @@ def test_every_variable_that_torchs_compiler_reads_is_known():
 
 
 @pytest.mark.campaign
-def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
+def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(tmp_path):
     """All of them at once, in the shell of a run: the settings that Inductor's keys are made of stay as they are."""
-    tmp_path, before = quiet
+    before = dump(worker_variables(tmp_path))
     special = {
         **dict.fromkeys(("TORCH_TRACE", "TORCH_DTRACE", "TORCH_COMPILE_DEBUG_DIR"), str(tmp_path / "trace")),
         "CXX": shutil.which("c++") or "c++",
@@ -178,7 +170,7 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
 @pytest.mark.parametrize("way", WAYS)
 def test_torch_writes_no_secret_of_the_shell_into_graphs(said, way):
     """It puts all variables with TORCH in their names there: a user's own command, an attached one, and our worker."""
-    written = said[1][way]
+    written = said[way]
     assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in written
     assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in written
     assert "h7sh" not in written
@@ -290,9 +282,8 @@ def test_the_compiler_of_a_recipe_is_the_one_that_counts(monkeypatch, compilers)
 # Options
 
 
-def test_every_option_of_the_module_is_known_from_its_source(quiet):
-    settings = {line.partition("=")[0] for line in quiet[1] if line.startswith("inductor.")}
-    names = {name.removeprefix("inductor.") for name in settings} - {"TYPE_CHECKING"}
+def test_every_option_of_the_module_is_known_from_its_source(said):
+    names = json.loads(said["defaults"]).keys() - {"TYPE_CHECKING"}
     assert len(names) > 100
     options.check_names(names)
 
@@ -306,7 +297,7 @@ def test_every_default_that_is_read_in_the_source_is_the_one_that_torch_has(said
         for value in (True, False, 0, 1, "", None)
         if options._is_default(value, source, ())
     }
-    torchs = json.loads(said[1]["defaults"])
+    torchs = json.loads(said["defaults"])
     known = read.keys() & torchs.keys()
     assert len(known) > 100
     assert {name: read[name] for name in known} == {name: torchs[name] for name in known}

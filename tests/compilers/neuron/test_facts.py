@@ -51,7 +51,10 @@ KNOWN = {word for name in dir(facts) if name.isupper() for word in values(getatt
 
 def literals(path: Path) -> Iterator[tuple[int, str]]:
     """The texts in a module's code: no comments, no docstrings."""
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    if not any(word in source for word in (*KNOWN, "NEURON_")):
+        return
+    tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
