@@ -61,7 +61,7 @@ _IN_ORDER = "ORDER BY folder.directory, folder.model_type, record.key"
 
 
 class Index:
-    """The index of one store, for all threads of a process; each question opens the file and closes it again."""
+    """The index of one store, for all threads of a process; see `IndexFile` for when it is opened."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -137,6 +137,15 @@ class Index:
 
         Of equally near ones those of a later compiler come first. As many are looked at as the caller takes.
         """
+        found = self._nearest(hard, compiler, directory)
+        while True:
+            with self._file.together():
+                near = next(found, None)
+            if near is None:
+                return
+            yield near
+
+    def _nearest(self, hard: Mapping[str, Any], compiler: str, directory: str) -> Iterator[NearRecord]:
         distances = Distances(hard)
         query = (
             "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
@@ -160,13 +169,15 @@ class Index:
 
     def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
         """The records that can be used with these hard ingredients, whatever their toolchains; no distance is told."""
-        found = self._rows(f"{_ROWS} WHERE job = ? AND job <> '' {_IN_ORDER}", (job_of(hard),))
-        return [NearRecord(row, self.hard(row)) for row in found]
+        with self._file.together():
+            found = self._rows(f"{_ROWS} WHERE job = ? AND job <> '' {_IN_ORDER}", (job_of(hard),))
+            return [NearRecord(row, self.hard(row)) for row in found]
 
     def hard(self, row: IndexRow) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
-        (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
-        bodies = self._parts(_NUMBERS.decode(parts))
+        with self._file.together():
+            (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
+            bodies = self._parts(_NUMBERS.decode(parts))
         return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
 
     def named(self, row: IndexRow) -> dict[str, int]:
@@ -284,7 +295,8 @@ class Index:
         """
         for _ in range(LOOKS):
             try:
-                self._refresh(exact=exact, tell=tell)
+                with self._file.together():
+                    self._refresh(exact=exact, tell=tell)
             except LostIndexError:
                 continue
             except OSError as error:

@@ -14,7 +14,7 @@ import stat
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,11 +68,37 @@ class LostIndexError(StoreError):
         super().__init__(message, cause=cause, hint=hint)
 
 
+class _Thread(threading.local):
+    """The file as one thread has it open, between questions that it asks together."""
+
+    keeps = False
+    database: sqlite3.Connection | None = None
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[sqlite3.Connection]:
+        if not self.keeps:
+            with closing(_connect(path)) as database:
+                yield database
+            return
+        try:
+            self.database = self.database or _connect(path)
+            yield self.database
+        except BaseException:
+            self.close()  # what comes next may find another file
+            raise
+
+    def close(self) -> None:
+        database, self.database = self.database, None
+        if database is not None:
+            database.close()
+
+
 class IndexFile:
     """Runs queries on the index of one store, for all threads of a process.
 
-    Each opens the file and closes it again: a connection must not be carried into a forked process. Numbers of rows
-    have a meaning only in one file: where another one lies there than when `begin` was called, that is an error.
+    Each opens the file and closes it again, or several of them do `together`: a connection must not be carried into a
+    forked process. Numbers of rows have a meaning only in one file: where another one lies there than when `begin` was
+    called, that is an error.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -80,6 +106,7 @@ class IndexFile:
         self._place: Path | None = None
         self._memory: sqlite3.Connection | None = None
         self._mutex = threading.Lock()
+        self._thread = _Thread()
         self._mark = 0  # of the file that was there when `begin` was called
 
     def begin(self) -> None:
@@ -90,6 +117,17 @@ class IndexFile:
         """
         self._mark, self._place = 0, None
         self._mark = self._run(_mark)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What this thread asks meanwhile opens the file once: that takes ten times as long as a small question."""
+        outer, self._thread.keeps = self._thread.keeps, True
+        try:
+            yield
+        finally:
+            self._thread.keeps = outer
+            if not outer:
+                self._thread.close()
 
     def ask(self, query: str, values: tuple[Any, ...] = (), *, any_file: bool = False) -> list[tuple[Any, ...]]:
         """The answers to a query.
@@ -139,7 +177,7 @@ class IndexFile:
             try:
                 if self._place is None:
                     raise sqlite3.OperationalError("no private folder")
-                with closing(_connect(self._place)) as database:
+                with self._thread.opened(self._place) as database:
                     if not any_file and self._mark not in {0, _mark(database)}:
                         raise LostIndexError
                     return work(database)

@@ -249,6 +249,18 @@ def test_all_answers_around_a_job_are_of_one_look_until_the_index_is_lost(home):
     assert len(list(around.nearest(directory="standin-1.0"))) == 4
 
 
+def test_what_is_asked_together_opens_the_index_once(home, settled, monkeypatch):
+    fill(home, 3)
+    store, opens, connect = opened(home), [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: opens.append(args) or connect(*args, **options))
+    around = store.around(made(1).hard)
+    assert len(opens) == 1
+    assert next(around.nearest()).distance == 0
+    assert len(opens) == 2
+    assert len(around.same_job()) == 1
+    assert len(opens) == 3
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["put", "put", "publish", "delete", "damage", "index", "folder", "again"]),
