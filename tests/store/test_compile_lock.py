@@ -96,9 +96,9 @@ def test_runs_side_by_side_do_not_harvest_each_others_modules(home, log):
         record = warm(watched.session, prepared).record
         return [sorted(module.name for module in record.modules)]
 
-    answers = [names for (names,) in side_by_side(6, work)]
+    answers = [names for (names,) in side_by_side(3, work)]
     assert {len(names) for names in answers} == {3}
-    assert len({name for names in answers for name in names}) == 18
+    assert len({name for names in answers for name in names}) == 9
 
 
 def test_logs_of_runs_side_by_side_lie_in_the_store(home):
