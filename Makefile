@@ -97,13 +97,13 @@ test-campaigns: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(call marked,campaign)
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
-JOB = second_warm or second_job or train_after or resuming or another_virtual \
+JOB = second_warm or train_after or resuming or another_virtual \
 	or each_task_trains_without_compiling and tuning or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
 test-job: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" --numprocesses 2 --dist loadfile -k "$(JOB)" \
-	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py tests/test_packaging.py
+	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py
 
 # All twelve take a quarter of an hour on two cores.
 TASKS ?= classification or regression or lm or question or choice or tuning or summarization or translation
