@@ -79,6 +79,9 @@ team: $(VENV)/.installed
 # of the time a test waits for servers and processes of its own.
 SIDE_BY_SIDE = --numprocesses 3 --dist loadgroup
 
+# The modules that have tests of a mark: each process takes fifteen seconds to read them all.
+marked = $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.$(1)\b' tests | sort)
+
 # In a new clone, one process compiles the modules of the tests: all four would at once, for as long.
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
@@ -91,16 +94,16 @@ test-slow: $(VENV)/.installed
 
 ## make test-campaigns  random kills, damage, edits and histories, thousands of records, a fleet that shares a cache; in small
 test-campaigns: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(CAMPAIGNS)
+	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(call marked,campaign)
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
-JOB = second_warm or second_job or train_after or resuming or another_virtual \
+JOB = second_warm or train_after or resuming or another_virtual \
 	or each_task_trains_without_compiling and tuning or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
 test-job: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" --numprocesses 2 --dist loadfile -k "$(JOB)" \
-	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py tests/test_packaging.py
+	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py
 
 # All twelve take a quarter of an hour on two cores.
 TASKS ?= classification or regression or lm or question or choice or tuning or summarization or translation
@@ -111,14 +114,15 @@ test-zoo: $(VENV)/.installed
 
 ## make test-accuracy  a whole training on real data: ten minutes on two cores
 test-accuracy: $(VENV)/.installed
-	$(BIN)/python -m pytest -m accuracy
+	$(BIN)/python -m pytest -m accuracy $(call marked,accuracy)
 
 ## make test-oldest  what versions can change, with the oldest supported ones; and one job that is warmed and trained
 test-oldest:
 	$(MAKE) oldest $(OLDEST)
 
 oldest: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "versions and not slow and not campaign and not xla and not servers" $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest -m "versions and not slow and not campaign and not xla and not servers" $(SIDE_BY_SIDE) \
+	-k "not (test_port and (hub or bucket))" $(call marked,versions)
 	$(BIN)/python -m pytest -m slow -k train_after_warm tests/verbs/test_main_job.py
 
 OF_THE_HUB = -m "not slow and not servers" -k "hub or bucket" tests/remotes/test_port.py tests/remotes/test_bucket.py \
@@ -144,7 +148,7 @@ test-s3: $(VENV)/npm/.installed
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed
-	$(NEURON_VENV)/bin/python -m pytest -m xla $(XLA)
+	$(NEURON_VENV)/bin/python -m pytest -m xla $(call marked,xla)
 
 ## make test-jax   JAX's own cache under `cachekit run`, on the real JAX, on a CPU
 test-jax: $(JAX_VENV)/.installed

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.standins import RUN_WARM
 from tests.trust.trust_cases import pem
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +34,8 @@ class Runner:
     Source: docs.github.com, "Workflow commands" and "Metadata syntax". Steps that use other actions are not run.
     """
 
-    def __init__(self, folder: Path, **inputs: str) -> None:
+    def __init__(self, folder: Path, tools: Path = BIN, **inputs: str) -> None:
+        self.tools = tools  # where its `cachekit` is
         self.inputs = {name: one.get("default", "") for name, one in ACTION["inputs"].items()} | inputs
         self.files = {name: folder / name for name in ("GITHUB_ENV", "GITHUB_OUTPUT")}
         for path in self.files.values():
@@ -48,7 +50,7 @@ class Runner:
             for key, value in step.get("env", {}).items()
         }
         kept = dict(line.split("=", 1) for line in self.files["GITHUB_ENV"].read_text().splitlines())
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "RUNNER_TEMP": str(self.temp)}
+        environment = {**os.environ, "PATH": f"{self.tools}:{BIN}:{os.environ['PATH']}", "RUNNER_TEMP": str(self.temp)}
         environment |= {name: str(path) for name, path in self.files.items()}
         environment |= {"GITHUB_ACTION_PATH": str(ROOT)} | kept | given
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
@@ -119,16 +121,21 @@ def test_the_action_compiles_nothing_where_that_is_asked(tmp_path):
     assert "hit" not in runner.outputs()
 
 
-@pytest.mark.slow
 def test_a_second_job_restores_what_the_first_one_compiled(tmp_path):
-    """Two jobs with a cache entry between them: the store's folder is copied, as GitHub's cache does."""
-    first, second = tmp_path / "first", tmp_path / "second"
+    """Two jobs with a cache entry between them: the store's folder is copied, as GitHub's cache does.
+
+    The compiler is a stand-in; that a copied store serves real graphs is `tests/verbs/test_main_job.py`'s.
+    """
+    first, second, tools = tmp_path / "first", tmp_path / "second", tmp_path / "bin"
+    tools.mkdir()
+    (tools / "cachekit").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {RUN_WARM} cli "$@"\n')
+    (tools / "cachekit").chmod(0o755)
     for folder, hit in ((first, "false"), (second, "true")):
         folder.mkdir()
         if folder is second:
             shutil.copytree(first / "cachekit", second / "cachekit", symlinks=True)
             shutil.rmtree(first)
-        runner = Runner(folder, recipes="bert", options="--tiny")
+        runner = Runner(folder, tools, recipes="bert", options="--tiny")
         for step in ("Install cachekit", "Plan", "Warm"):
             made = runner.run(step)
             assert made.returncode == 0, made.stderr

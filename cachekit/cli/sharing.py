@@ -149,7 +149,7 @@ def pushed(answer: Pushes) -> list[str]:
     for one in answer.pushed:
         if one.error:
             told = one.refused or one.error is answer.error()  # below, or as the error that follows
-            lines += out.labelled("", f"{one.remote}: nothing sent" if told else out.about(one.remote, one.error.said))
+            lines += out.labelled("", f"{one.remote}: not pushed" if told else out.about(one.remote, one.error.said))
             lines += _refused(one)
             lines += [f"  would reveal: {leak}" for leak in one.leaks]
             continue

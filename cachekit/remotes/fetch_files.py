@@ -22,6 +22,7 @@ from cachekit.store.partial import Partial, receiving
 
 LANES = 8  # files at once
 LOOK_SECONDS = 10.0  # from one look at the speed to the next
+_KEPT = "what arrived is kept: cachekit pull goes on from there"
 
 
 class WantedFile(Struct, frozen=True):
@@ -142,6 +143,10 @@ class Fetch:
                     except IntegrityError:
                         if not sparing:
                             raise
+                    except RemoteError as error:
+                        if self._done and not error.lasting:
+                            error.hint = "; ".join(filter(None, [error.hint, _KEPT]))
+                        raise
         return found
 
     def _one(self, file: WantedFile) -> Fetched:

@@ -170,6 +170,25 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     assert not list(bob.store.layout.partial.iterdir())
 
 
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("came", [0, 1000])
+def test_a_pull_that_is_cut_says_what_is_kept_and_what_goes_on(tmp_path, shared, came):
+    class Cut(Counted):
+        def chunks(self, *asked):
+            yield next(iter(self._storage.chunks(*asked)))[:came]
+            raise RemoteError("it is away", cause="the cable is cut")
+
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
+    made = make_record(size=50_000)
+    push(ann.store, ann.session.remotes, [publish(ann.store, made)])
+    bob = Watched(tmp_path / "bob", shared=[(Cut(FolderStorage(shared)), "r")])
+    with pytest.raises(RemoteError) as caught:
+        bob.pull(bob.session.remotes.find(made[0].place))
+    assert ("what arrived is kept: cachekit pull goes on from there" in caught.value.advice) is bool(came)
+    kept = [path.stat().st_size for path in bob.store.layout.partial.iterdir()]
+    assert bool(sum(kept)) is bool(came)
+
+
 def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr("cachekit.remotes.push.INLINE", 7000)

@@ -170,7 +170,7 @@ def test_a_push_of_nothing_but_what_is_left_says_so(alice, user, place):
         assert refused.reason == done.error.cause
         assert refused.reason.endswith(f"it stays for those who believe {key(ALICE).fingerprint}")
         assert "also where it was a key of your own" in done.error.hint
-        assert f"{place}: nothing sent" in " ".join(" ".join(pushed(Pushes(False, (done,)))).split())
+        assert f"{place}: not pushed" in " ".join(" ".join(pushed(Pushes(False, (done,)))).split())
     warm(carol.session, carol.prepare(recipe(16)))
     done = push(carol)
     assert (done.error, len(done.refused), done.unchanged) == (None, 1, 1), "what could be pushed was"
