@@ -98,7 +98,7 @@ test-campaigns: $(VENV)/.installed
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
 JOB = second_warm or train_after or resuming or another_virtual \
-	or each_task_trains_without_compiling and tuning or torchneuron
+	or adapters_in_one_layer or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
 test-job: $(VENV)/.installed

@@ -110,8 +110,8 @@ def test_a_training_remembers_that_the_warm_was_small(user):
     assert user("warm", "bert", "--tiny", "--dry-run")["key"] == small["key"]
 
 
-def warm_and_train(user, name: str) -> None:
-    warmed = user("warm", name, "--tiny")
+def warm_and_train(user, name: str, *options: str) -> None:
+    warmed = user("warm", name, "--tiny", *options)
     assert warmed["status"] == "compiled" or warmed["remote"] == str(user.fleet)
     trained = user("train")
     assert trained["key"] == warmed["key"], "the recipe warmed last, in small"
@@ -134,3 +134,10 @@ def test_one_recipe_of_each_task_trains_without_compiling(user, name):
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in FIRST_OF_TASK.values()])
 def test_every_other_recipe_trains_without_compiling(user, name):
     warm_and_train(user, name)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F1", "P1")
+def test_adapters_in_one_layer_train_without_compiling(user):
+    """That of `make test-job`: with two, as above, it compiles for a minute more."""
+    warm_and_train(user, FIRST_OF_TASK["instruction-tuning"], "--set", "model.config.num_hidden_layers=1")
