@@ -84,6 +84,7 @@ class Comparison:
         self._is_far = storage.batch == 1 and storage.lines > 1  # each path is a request that takes its time
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
         self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
+        self._guessed = False  # that is what this store last saw, and may have changed
         self._answers: dict[str, Entry | None] = {}  # what was asked for the present draft, without versions
 
     def was_all_there(self) -> bool:
@@ -103,8 +104,8 @@ class Comparison:
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         if self._storage.batch == len(documents) == 1 and not self.was_all_there():
-            if self._storage.guesses and self._offers[0].absent and not self._exact:
-                self._first = dict.fromkeys(documents)  # to write it costs as much as to ask, and tells as well
+            if self._storage.guesses and not self._exact and (seen := self._last_seen()):
+                self._first, self._guessed = seen, True  # to write on that costs as much as to ask, and tells as well
                 return False
             # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
             with suppress(TooLargeError):
@@ -140,6 +141,14 @@ class Comparison:
         self._lost.update(path for path in self._spoiled if path in files)
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
 
+    def _last_seen(self) -> dict[str, Document | None]:
+        """What lay in the place of the only record when this store last saw it; nothing where that is not known."""
+        path = layout.record_path(self._offers[0].shared.record.place)
+        copy = self._storage.copies.seen(path)
+        if self._offers[0].absent:
+            return {path: None}
+        return {path: Document(copy.data, copy.token)} if copy and copy.token else {}
+
     def _stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist; where there are no versions, a draft asks for each once."""
         if revision:
@@ -164,7 +173,10 @@ class Comparison:
         self._drafts += 1
         if self._drafts > 1:
             self._answers.clear()
+        guessed, self._guessed = self._guessed, False
         merged = list(self._merged_all(revision))
+        if guessed and (not merged or self._left):  # nothing is written that would tell: it is read
+            return self.draft(revision)
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
         records, rows = [], []

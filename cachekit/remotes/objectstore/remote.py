@@ -119,7 +119,7 @@ class ObjectStorage(ObjectReader, Storage):
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
-        self._find_out([write for write in change.writes if write.path.startswith(f"{RECORDS}/")])
+        self._find_out([one for one in change.writes if _is_record(one.path) and one.token == ABSENT])
         return ""
 
     def _find_out(self, written: Sequence[Write]) -> None:
@@ -239,7 +239,8 @@ class ObjectStorage(ObjectReader, Storage):
         mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
         made = self._calls.run(put, self._soon, "write")
-        if (made["e_tag"] or made["version"]) and self.copies.get(path) is not None:
+        told = (made["e_tag"] or made["version"]) and data != REMOVED
+        if told and (_is_record(path) or self.copies.get(path) is not None):
             self.copies.keep(path, data, self._token(made))
 
     def _marker(self, path: str) -> Document | None:
@@ -252,6 +253,10 @@ class ObjectStorage(ObjectReader, Storage):
 
     def _changed(self, write: Write) -> ConflictError:
         return ConflictError(f"{self.name}: {write.path} was changed in the meantime")
+
+
+def _is_record(path: str) -> bool:
+    return path.startswith(f"{RECORDS}/")
 
 
 def pieces_of(file: Upload) -> Iterator[bytes]:
