@@ -142,12 +142,15 @@ class Comparison:
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
 
     def _last_seen(self) -> dict[str, Document | None]:
-        """What lay in the place of the only record when this store last saw it; nothing where that is not known."""
+        """What lay in the place of the only record when this store last saw it; empty where that must be read.
+
+        What it never saw is new, most likely.
+        """
         path = layout.record_path(self._offers[0].shared.record.place)
         copy = self._storage.copies.seen(path)
-        if self._offers[0].absent:
+        if copy is None:
             return {path: None}
-        return {path: Document(copy.data, copy.token)} if copy and copy.token else {}
+        return {path: Document(copy.data, copy.token)} if copy.token else {}
 
     def _stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist; where there are no versions, a draft asks for each once."""
@@ -327,13 +330,14 @@ class Comparison:
         wanted = {path for _, path in files}
         if self._storage.batch > 1:  # also of files that are elsewhere as well: asked when they are sent
             wanted.update(path for one in merged for path in _files(one.shared))
-        unknown = sorted(wanted - self._told.keys())
+        known = self._told | {path: entry for path, entry in self._answers.items() if entry}
+        unknown = sorted(wanted - known.keys() - self._answers.keys())
         if (
             self._is_far and not self._exact and len(unknown) <= SINGLE
         ):  # sending one tells whether something lies there
             small = {path for file, path in files if file.size <= SOON_SENT}
             unknown = [path for path in unknown if path not in small]
-        lying = self._told | (self._stat(unknown, revision) if unknown else {})
+        lying = known | (self._stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._stat(sorted(spare), revision) if spare else {})
 

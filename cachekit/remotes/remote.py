@@ -357,6 +357,8 @@ class Remote:
         try:
             with self.call() as storage:
                 found = storage.read(layout.record_path(place), revision, LARGEST)
+                if found and storage.guesses:  # else it would be taken for absent by a push
+                    storage.copies.keep(layout.record_path(place), found.data, found.token)
                 shared = document.read(found.data, parts.fetching(storage, revision)) if found else None
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
@@ -404,10 +406,6 @@ class Remote:
     def _was_absent(self, key: str) -> bool:
         age = self._absent.age(key)
         return age is not None and age < ABSENT_SECONDS
-
-    def seen_absent(self, key: str) -> bool:
-        """Whether there was no record of a key when this store last asked for it, however long ago."""
-        return self._absent.age(key) is not None
 
     def exist(self, paths: Sequence[str]) -> set[str]:
         """The paths of those files that exist; two requests for a thousand.

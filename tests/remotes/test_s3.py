@@ -214,6 +214,22 @@ def test_a_record_that_was_set_back_since_it_was_seen_gets_what_it_lacks(name, t
 
 
 @pytest.mark.feature("R7")
+@pytest.mark.parametrize("shape", [(1, 4, 4), (15, 1, 1)])
+def test_what_a_push_asked_for_it_neither_sends_nor_asks_for_again(server, name, tmp_path, shape):
+    """Into a short record, of which it looks at all files."""
+    modules, files, questions = shape
+    ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
+    made, contents = make_record(1, [str(number) for number in range(files * (modules + 1))])
+    rows = [made.modules[0].files[at : at + files] for at in range(0, len(contents), files)]
+    all_of = tuple(Module(f"standin-1.0/MODULE_{number}", row) for number, row in enumerate(rows))
+    pushed(ann, (structs.replace(made, modules=all_of[:-1]), contents))
+    server.requests.clear()
+    pushed(ann, (structs.replace(made, modules=all_of), contents))
+    assert server.count("PUT .*/MODULE_") == server.count(f"PUT .*/MODULE_{modules}/") == files
+    assert server.count("HEAD .*/MODULE_") + server.count("GET .*list-type") == questions
+
+
+@pytest.mark.feature("R7")
 def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(server, name, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "MODULES", 64)
     monkeypatch.setattr(derived, "SHORT", 500)  # so that the index is as that of many records: the card stays as it is

@@ -75,10 +75,6 @@ class ObjectReader:
         self._soon = 2 * self._limits.connect + self._limits.read
         self._seen = False  # the bucket is there
 
-    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next."""
-        return {path: found.entry for path, found in self._look(paths).items()}
-
     def _look(self, paths: Sequence[str]) -> dict[str, FoundObject]:
         """What exists of some paths: by requests for each, or by pages of a listing, whichever are fewer."""
         check(paths)

@@ -68,7 +68,7 @@ class ObjectStorage(ObjectReader, Storage):
     ) -> None:
         super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
-        self._absent: set[str] = set()  # paths that `stat` was asked for since files were sent, where nothing lay
+        self._asked: dict[str, FoundObject | None] = {}  # what `stat` found since files were sent last
 
     @property
     def guesses(self) -> bool:
@@ -89,10 +89,13 @@ class ObjectStorage(ObjectReader, Storage):
         return f"it is read without credentials ({variable})" if variable else in_clear(self.server())
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist; what does not is not looked for again when it is sent next."""
-        found = super().stat(paths, revision)
-        self._absent = (self._absent | set(paths)) - found.keys()
-        return found
+        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next.
+
+        When files are sent next, they are not looked for again.
+        """
+        found = self._look(paths)
+        self._asked |= {path: found.get(path) for path in paths}
+        return {path: one.entry for path, one in found.items()}
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all of which nothing is known, and a request for each that is not there.
@@ -100,11 +103,11 @@ class ObjectStorage(ObjectReader, Storage):
         A few small ones are sent without a look: whatever lies there stays, and is compared then.
         """
         check([file.path for file in files])
-        absent, self._absent = self._absent, set()
-        unknown = [file for file in files if file.path not in absent]
+        known, self._asked = self._asked, {}
+        unknown = [file for file in files if file.path not in known]
         few = len(unknown) <= FEW
         asked = [file.path for file in unknown if not few or file.size > SOON_SENT]
-        there = self._look(asked) if asked else {}
+        there = {path: one for path, one in known.items() if one} | (self._look(asked) if asked else {})
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
