@@ -437,10 +437,10 @@ class Comparison:
         """
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
         some = list(told)
-        one_by_one = self._storage.batch == 1
-        if not (self._read or (one_by_one and (self._storage.lines == 1 or len(some) <= LOOKED_AT))):
+        if not self._read and (self._is_far or self._storage.batch > 1):
             known = [path for path in some if path in self._looked_at]
-            some = known or ([] if one_by_one else random.sample(some, min(LOOKED_AT, len(some))))
+            few = min(LOOKED_AT, len(some)) if self._storage.batch > 1 else 0
+            some = known or random.sample(some, few)
         lost = self._lost_of(theirs, some, offer, revision) if some else set[str]()
         if lost and len(some) < len(told):
             some = list(told)

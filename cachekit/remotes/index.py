@@ -397,8 +397,6 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     for _ in range(2):  # once more where it came wrong: whoever takes it for damaged writes what a listing finds
         try:
             found = storage.read(layout.INDEX, revision, LARGEST)
-            if found and storage.guesses:
-                storage.copies.keep(layout.INDEX, found.data, found.token)
             return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
         except TooLargeError as error:
             return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token

@@ -357,8 +357,6 @@ class Remote:
         try:
             with self.call() as storage:
                 found = storage.read(layout.record_path(place), revision, LARGEST)
-                if found and storage.guesses:  # else it would be taken for absent by a push
-                    storage.copies.keep(layout.record_path(place), found.data, found.token)
                 shared = document.read(found.data, parts.fetching(storage, revision)) if found else None
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
