@@ -108,7 +108,10 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "spot.notice": lambda e: (
         f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
     ),
-    "push.last": lambda e: f"pushing what is finished, for {e['seconds']:.0f} s at most; Ctrl-C ends that",
+    "push.last": lambda e: (
+        f"pushing what is finished, for {e['seconds']:.0f} s at most"
+        f"{', then giving the lease back' if e['lease'] else ''}; Ctrl-C ends that"
+    ),
     "store.unguarded": lambda e: (
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),

@@ -158,10 +158,10 @@ def publish(
                 retry, last = Retry(seconds, 0.5, 2.0, 5.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
-            tried = "once" if attempt == 1 else f"{attempt} times"
+            tried = "it took" if attempt == 1 else f"tried {attempt} times in"
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.said}; tried {tried} in {duration(clock.now() - started)}"
+                cause=f"{last.said}; {tried} {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.calls import ending
+from cachekit import calls
 from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.files import read
@@ -117,8 +117,8 @@ def push(
         offers = [offer(store, record, replaces=replaces) for record in records]
         for record in records if not dry_run else ():
             remotes.postpone(record.key)
-        limit = remotes.push_seconds
-        with nullcontext() if by_hand else ending(limit):
+        limit = min(remotes.push_seconds, calls.left())
+        with nullcontext() if by_hand else calls.ending(limit):
             return [
                 _push(store, remote, offers, lease, limit, public=public, dry_run=dry_run, recheck=recheck)
                 for remote in (remotes.writable if only is None else only)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.disk import check_ends, named
+from cachekit.disk import check_ends, hub_home, in_settings
 from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes.notes import Notes
 
@@ -123,10 +123,9 @@ def check_token_file() -> None:
 
 
 def _token_file() -> Path:
-    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    return named(os.environ.get("HF_TOKEN_PATH") or home / "token")
+    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH]."""
+    said = os.environ.get("HF_TOKEN_PATH")
+    return in_settings(said) if said else hub_home() / "token"
 
 
 def _read(path: Path) -> str:
