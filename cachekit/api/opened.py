@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.errors import MissError, UsageError
+from cachekit.host import MASTER_PORT
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
@@ -68,7 +69,7 @@ class Opened:
     nnodes: int | None = None
     node_rank: int = 0
     master_addr: str = ""
-    master_port: int = 29500
+    master_port: int = MASTER_PORT
     progress: Progress | None = None
 
     @contextmanager

@@ -44,12 +44,12 @@ class Runs(Questions):
 
         Args:
             recipe: See `plan`.
-            compile_for: A machine type of the registry that this machine, which has no device, compiles for.
+            compile_for: An instance type of the registry that this machine, which has no device, compiles for.
             require_warm: See `Runs`.
             recache: See `Runs`.
 
         Raises:
-            UsageError: Nothing compiles for that machine type here, with the reason.
+            UsageError: Nothing compiles for that instance type here, with the reason.
             MissError: Something would compile, under `require_warm`.
             WaitedTooLongError: Another process compiles the same beyond the deadline.
             CompileError: The compiler, or the trial run, failed.

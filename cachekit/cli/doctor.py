@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from msgspec import structs
 
-from cachekit.cli import out, stop
+from cachekit.cli import options, out, stop
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
@@ -33,7 +33,12 @@ ContractOnly = Annotated[
 ]
 Report = Annotated[
     Optional[Path],
-    typer.Option("--report", metavar="FILE", help=f"Where --neuron-contract writes its report. [default: {REPORT}]"),
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        parser=options.file_to_write,
+        help=f"Where --neuron-contract writes its report. [default: {REPORT}]",
+    ),
 ]
 
 

@@ -41,7 +41,7 @@ LABELS = 10
 IGNORED = 5
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 Instances = Annotated[
-    bool, typer.Option("--instances", help="Compare the registry's machine types: which one trains it cheapest.")
+    bool, typer.Option("--instances", help="Compare the registry's instance types: which one trains it cheapest.")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
@@ -75,8 +75,8 @@ def command(
     on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
     compiler, and its cost from the price of the machine. For local data, it shows rows, classes, examples and
     anything that looks wrong, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and
-    --max-price choose among the recipes of the zoo. --instances compares machine types, by the training times that were
-    published for the recipe and by the prices of the registry, or yours.
+    --max-price choose among the recipes of the zoo. --instances compares instance types, by the training times that
+    were published for the recipe and by the prices of the registry, or yours.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -105,7 +105,7 @@ def command(
     if instances:
         if chosen or len(names) > 1 or require_warm:
             raise UsageError(
-                "--instances compares machine types for one recipe", hint="cachekit plan RECIPE --instances"
+                "--instances compares instance types for one recipe", hint="cachekit plan RECIPE --instances"
             )
         compared = cache.plan_instances(Variant(names[0], overrides or (), tiny), price=paid)
         return Shown(compared, on_instances.human, lambda answer: answer.cheapest)

@@ -37,12 +37,18 @@ By = Annotated[
 Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
 Check = Annotated[bool, typer.Option("--check", help="Count all journals anew, and compare with the kept figures.")]
 Html = Annotated[
-    Optional[Path], typer.Option("--html", metavar="FILE", help="Also write an HTML page with small charts.")
+    Optional[Path],
+    typer.Option(
+        "--html", metavar="FILE", parser=options.file_to_write, help="Also write an HTML page with small charts."
+    ),
 ]
 Trace = Annotated[
     Optional[Path],
     typer.Option(
-        "--trace", metavar="FILE", help="Write what --run did, and when, as a Chrome trace for ui.perfetto.dev."
+        "--trace",
+        metavar="FILE",
+        parser=options.file_to_write,
+        help="Write what --run did, and when, as a Chrome trace for ui.perfetto.dev.",
     ),
 ]
 

@@ -167,6 +167,7 @@ def new(
             cause="both were given" if words else "neither was given",
             hint="cachekit zoo new --from nxdt.yaml, or cachekit zoo new -- COMMAND",
         )
+    goal = None if goal == Path("-") else goal
     if goal is not None and goal.exists() and not force:
         raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")
     done = api.new_recipe(source or words or ())

@@ -97,7 +97,7 @@ class QuotedPrice(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Instance(Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine type that can be rented.
+    """An instance type that can be rented.
 
     Attributes:
         accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name; `none` where there is none.

@@ -66,7 +66,7 @@ class Known(Struct, Placed, frozen=True):
     Attributes:
         size: Bytes of its files.
         by: Who made it.
-        instance: The machine type that it was made on, where that is known.
+        instance: The instance type that it was made on, where that is known.
         signers: Whose signatures lie beside it on the remote, as far as somebody looked: fingerprints of their keys.
         modules: How many it has; 0 where that is not known.
         digest: The first digits of the record's digest; empty where that is not known.

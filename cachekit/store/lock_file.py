@@ -46,7 +46,7 @@ class Locked(Struct, frozen=True, rename={"overrides": "set"}):
         revision: That cache's state, where it has such.
         tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
-        instance: Likewise the machine type.
+        instance: Likewise the instance type.
     """
 
     recipe: str

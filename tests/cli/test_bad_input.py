@@ -128,6 +128,10 @@ BAD_INPUT = {
     "no entry of that name": ("zoo show brt", 2, "unknown-name", "'brt'", "", "did you mean bert?"),
     "no such task": ("zoo ls --task question", 2, "usage", "'question'", "", "question-answering"),
     "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
+    "a price that is no number": ("zoo ls --max-price nan", 2, "usage", "--max-price nan: ", "", "--max-price 2"),
+    "a highest price below nothing": ("zoo ls --max-price -1", 2, "usage", "--max-price -1: ", "", "--max-price 2"),
+    "a price of any machine": ("zoo ls --price 0", 2, "usage", "--price 0: ", "instance types", "trn1.2xlarge=0.40"),
+    "a file for what goes beside the answer": ("stats --html -", 2, "usage", "stdout has the answer", "", "--help"),
     "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
     "no such kind of instance": (
         "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo ls instances` lists them",
