@@ -16,10 +16,11 @@ from msgspec import Struct, structs
 
 from cachekit import config_files, config_sagemaker, config_trust, disk, redact
 from cachekit.errors import UsageError
-from cachekit.text import or_none, parse_age, parse_days, parse_size
+from cachekit.text import duration, or_none, parse_age, parse_days, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
+LONGEST_LEASE = 24 * 3600.0  # seconds: nobody else can keep a team waiting for longer
 TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
@@ -80,6 +81,13 @@ def _name(value: Any) -> str:
 
 def _seconds(value: Any) -> float:
     return parse_age(value, "s")
+
+
+def _lease(value: Any) -> float:
+    seconds = parse_age(value, "s")
+    if seconds > LONGEST_LEASE:
+        raise ValueError(f"a lease of more than {duration(LONGEST_LEASE)}, which other machines refuse to read")
+    return seconds
 
 
 def _days(value: Any) -> int:
@@ -177,8 +185,8 @@ class Config(Struct, frozen=True, kw_only=True):
     lease_seconds: Annotated[
         float,
         Declared(
-            "how long a machine that has gone silent keeps its lease on a key; 0 lets cachekit choose",
-            _seconds,
+            "how long a machine that has gone silent keeps its lease on a key, at most 24h; 0 lets cachekit choose",
+            _lease,
             0.0,
             example="60",
         ),

@@ -23,6 +23,7 @@ _BYTES: dict[str, int] = {"": 1, "B": 1} | {
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
 _LONG = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w", "year": "y"}
 _PLAIN = {"s": "seconds", "d": "days"}
+_LONGEST = 100 * _SECONDS["y"]  # what waits for longer, or looks back further, may overflow
 # What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
 # but for tab and newline, marks of writing direction, separators of lines, halves of pairs (of names not in UTF-8).
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -180,13 +181,15 @@ def parse_age(text: object, plain: str = "d") -> float:
         plain: The unit of a number without one.
 
     Raises:
-        ValueError: The text is not an age.
+        ValueError: The text is not an age, or one of more than a century, which no clock of a system can wait for.
     """
     number, unit = _split(text, f"a number of {_PLAIN[plain]}, 0 or more, or a time like 90min, 12h or 30d")
     name = unit.lower()
     factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or plain)
     if factor is None:
         raise ValueError(f"{unit} is not a unit of time; use s, min, h, d, w or y")
+    if number * factor > _LONGEST:
+        raise ValueError("a time of more than 100 years")
     return number * factor
 
 

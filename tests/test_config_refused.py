@@ -58,6 +58,8 @@ BAD = [
     ("keep_logs", -1),
     ("keep_logs", 3.7),
     ("keep_logs", True),
+    ("keep_logs", "1000000000000d"),  # Linux's own calls refuse such times
+    ("lease_seconds", "25h"),  # nobody would read the lease, its holder neither
     ("home", 5),
     ("home", True),
     ("home", ""),
