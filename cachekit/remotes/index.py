@@ -407,8 +407,9 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
 
 def last_seen(storage: Storage) -> tuple[RemoteIndex, str] | None:
     """As `recent`, as this store last saw it, for who writes in its place; None where it must be read."""
-    copy = storage.copies.seen(layout.INDEX) if storage.guesses else None
+    copy = storage.copies.seen(layout.INDEX)
     with suppress(DamagedIndexError):
-        if copy and copy.token and (known := decode(copy.data)) is not None:
+        known = decode(copy.data) if copy and copy.token else None
+        if copy and known is not None and storage.heeds(copy.token):
             return known, copy.token
     return None

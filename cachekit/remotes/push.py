@@ -206,7 +206,7 @@ def _push(
             kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"
             reason.hint = "; ".join(filter(None, [reason.hint, kept]))
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
-    files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
+    files = tuple(SentFile(file.path, file.size) for file in done.new)
     left = [_left(remote, one, done.draft) for one in offers]
     if offers and all(left):
         refusal = left[0]
