@@ -171,8 +171,8 @@ def _push(
         return Pushed(remote=remote.name, refused=refused, error=refusal, seconds=0.0)
     store.journal.emit("push.start", remote=remote.name, keys=keys)
     resumed = not remote.pending().isdisjoint(keys)
-    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
-        remote.keep_pending(keys[0])
+    for key in () if dry_run else keys:  # this process may be killed before their rows are in the index
+        remote.keep_pending(key)
 
     def wait(seconds: float, reason: str) -> None:
         store.journal.show("push.wait", remote=remote.name, seconds=seconds, reason=reason)

@@ -86,7 +86,8 @@ class ObjectStorage(ObjectReader, Storage):
         return known == b"yes"
 
     def revision(self) -> str:
-        """Nothing: there are no versions."""
+        """Nothing: there are no versions. What was found before is of another state."""
+        self._asked.clear()
         return ""
 
     def server(self) -> str:
@@ -130,7 +131,6 @@ class ObjectStorage(ObjectReader, Storage):
         there = {path: one for path, one in known.items() if one} | (self._look(asked) if asked else {})
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
-        self._sent.update((file.path, file.sha256) for file in files)
 
     def commit(self, change: Commit, revision: str) -> str:
         """Write documents, one after the other; this module says what that cannot do."""
@@ -175,6 +175,7 @@ class ObjectStorage(ObjectReader, Storage):
             same = reads_as(self, file.path, file.sha256)
         if not same:
             raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
+        self._sent.add((file.path, file.sha256))
 
     def _send(self, file: Upload, tell: Tell) -> None:
         import obstore
@@ -214,6 +215,7 @@ class ObjectStorage(ObjectReader, Storage):
             if broken or (isinstance(error, OSError) and not status_of(error)[0]):
                 raise  # the source
             raise self._translated(error, "send") from None
+        self._sent.add((file.path, file.sha256))
 
     def _check(self, write: Write) -> None:
         found = self._head(write.path)
