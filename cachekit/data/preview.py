@@ -110,12 +110,12 @@ def preview(recipe: Recipe) -> Preview | None:
     labels: Counter[str] = Counter()
     numbers: dict[str, set[float]] = {}
     if _classed(recipe, columns):
-        several = recipe.task == "multi-label-classification"
+        several = tasks.fields(recipe).several_classes
         for name, head in heads.items():
             said[name] = counted([row.get(columns["label_column"]) for row in head], several=several)
         for label, number in said.get("train", labels).items():  # thousands of rows have few labels
             labels[one_line(label) or "(none)"] += number
-    elif recipe.task == "text-regression":
+    elif tasks.fields(recipe).numbers:
         for name, head in heads.items():
             numbers[name] = {
                 number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")

@@ -315,8 +315,9 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
 
 def _of_task(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     """What else shapes the graphs of a task: of the data, and of the packages."""
-    found: dict[str, Any] = {"model.num_labels": len(shapes.labels)} if tasks.fields(recipe).has_classes else {}
-    if recipe.task == "multiple-choice":
+    own = tasks.fields(recipe)
+    found: dict[str, Any] = {"model.num_labels": len(shapes.labels)} if own.has_classes else {}
+    if own.has_choices:
         found["data.num_choices"] = shapes.choices
     if recipe.training.lora is not None:
         found["toolchain.peft"] = host.optional_version("peft")  # which puts adapters into a model
