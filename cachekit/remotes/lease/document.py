@@ -17,11 +17,12 @@ from msgspec import Meta, Struct, structs
 
 from cachekit import host, process
 from cachekit.decode import from_json
+from cachekit.text import DAY
 
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
 GENERATIONS = 1 << 53
-LONGEST = 24 * 3600.0  # seconds that a lease of somebody else may ask for
+LONGEST = DAY  # seconds that a lease of somebody else may ask for
 
 Text = Annotated[str, Meta(max_length=256)]
 
