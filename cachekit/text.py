@@ -1,4 +1,4 @@
-"""What people read, and write: numbers, sizes, ages and times in words; and strangers' text made harmless."""
+"""What people read, and write: numbers, sizes, ages, times in words; what is long, cut; strangers' text, harmless."""
 
 from __future__ import annotations
 
