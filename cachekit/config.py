@@ -16,11 +16,11 @@ from msgspec import Struct, structs
 
 from cachekit import config_files, config_sagemaker, config_trust, disk, redact
 from cachekit.errors import UsageError
-from cachekit.text import duration, or_none, parse_age, parse_days, parse_size
+from cachekit.text import DAY, duration, or_none, parse_age, parse_days, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
-LONGEST_LEASE = 24 * 3600.0  # seconds: nobody else can keep a team waiting for longer
+LONGEST_LEASE = DAY  # seconds: nobody else can keep a team waiting for longer
 TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 

@@ -1,4 +1,4 @@
-"""What people read, and write: numbers, sizes, ages and times in words; and strangers' text made harmless."""
+"""What people read, and write: numbers, sizes, ages, times in words; what is long, cut; strangers' text, harmless."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _BYTES: dict[str, int] = {"": 1, "B": 1} | {
     for power, letter in enumerate("KMGTP", 1)
     for rest, base in (("", 1000), ("B", 1000), ("I", 1024), ("IB", 1024))
 }
-_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
+DAY = 86_400  # seconds
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 _LONG = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w", "year": "y"}
 _PLAIN = {"s": "seconds", "d": "days"}
 _LONGEST = 100 * _SECONDS["y"]  # what waits for longer, or looks back further, may overflow
@@ -60,7 +61,18 @@ def cause_of(error: OSError) -> str:
 
 def first_line(error: BaseException) -> str:
     """What an error of somebody else's says, in a line: the first one, or the error's kind where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    return cut((str(error).strip().splitlines() or [type(error).__name__])[0], 300)
+
+
+def cut(words: str, most: int) -> str:
+    """Words of so many characters at most, with a mark where the rest of longer ones was."""
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def first_of(names: Iterable[str], most: int = 3, between: str = ", ") -> str:
+    """The first of some names, for a sentence, and how many more there are: bert, gpt2, t5 and 4 more."""
+    known = [*names]
+    return between.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -199,7 +211,7 @@ def parse_days(text: object) -> float:
     Raises:
         ValueError: The text is not an age.
     """
-    return parse_age(text) / _SECONDS["d"]
+    return parse_age(text) / DAY
 
 
 def parse_time(text: str) -> datetime:

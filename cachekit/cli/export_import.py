@@ -177,5 +177,4 @@ def imported(answer: Imported) -> list[str]:
 
 def _some(title: str, items: list[tuple[str, str]]) -> list[str]:
     told = [line for name, reason in items[:SHOWN] for line in (f"    {name}", *out.labelled("      ", reason))]
-    more = out.some([name for name, _ in items], SHOWN, 4)[SHOWN:]
-    return [f"  {title}:", *told, *more] if items else []
+    return [f"  {title}:", *told, *out.more(len(items) - SHOWN, 4)] if items else []

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, field, structs
 
 from cachekit import files, redact
 from cachekit.errors import CachekitError, UsageError
-from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
+from cachekit.text import CONTROL, about, cause_of, count, cut, duration, moment, one_line, plain, rate, size
 from cachekit.values import Answer, Failed, builtins
 
 if TYPE_CHECKING:
@@ -432,13 +432,16 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
 
 def some(lines: Sequence[str], most: int, indent: int = 2) -> list[str]:
     """The first lines of a list, and how many more there are."""
-    if len(lines) <= most:
-        return [*lines]
-    return [*lines[:most], f"{' ' * indent}... and {len(lines) - most} more (--format json)"]
+    return [*lines[:most], *more(len(lines) - most, indent)]
+
+
+def more(left: int, indent: int = 2) -> list[str]:
+    """The line below the first of a list, which says how many more there are; none where there are none."""
+    return [f"{' ' * indent}... and {left:,} more (--format json)"] if left > 0 else []
 
 
 def table(
-    rows: Sequence[Sequence[str]], header: Sequence[str], right: Collection[int] = (), cut: Collection[int] = ()
+    rows: Sequence[Sequence[str]], header: Sequence[str], right: Collection[int] = (), shrink: Collection[int] = ()
 ) -> list[str]:
     """Columns as wide as their contents; the last one is not padded.
 
@@ -446,7 +449,7 @@ def table(
         rows: Cells.
         header: Above them.
         right: Columns of numbers, which end at one edge.
-        cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
+        shrink: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
     # Each different cell of a column is looked at once: of 100,000 records most are alike. They are as wide as they are
     # shown: a stranger's name may hold what is shown escaped.
@@ -454,11 +457,11 @@ def table(
     shown = [{cell: cell if cell.isprintable() else one_line(cell) for cell in set(column)} for column in contents]
     widths = [max(map(len, cells.values())) for cells in shown]
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
-    while cut and sum(widths) > room and widths[widest := max(cut, key=widths.__getitem__)] > SHORTEST:
+    while shrink and sum(widths) > room and widths[widest := max(shrink, key=widths.__getitem__)] > SHORTEST:
         widths[widest] -= 1
     for place, (cells, width) in enumerate(zip(shown, widths, strict=True)):
         for cell, text in cells.items():
-            short = text if len(text) <= width else f"{text[: width - 1]}…"
+            short = cut(text, width)
             cells[cell] = short.rjust(width) if place in right else short.ljust(width)
     padded = [map(cells.__getitem__, column) for cells, column in zip(shown, contents, strict=True)]
     return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]

@@ -12,7 +12,7 @@ import typer
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import PERIODS, dollars
+from cachekit.text import PERIODS, cut, dollars
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -220,7 +220,7 @@ def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
     timed = heading in PERIODS
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
     header, rows = part_rows(heading, shown)
-    short = [[name if timed or len(name) <= LONGEST else name[: LONGEST - 1] + "…", *cells] for name, *cells in rows]
+    short = [[cut(name, LONGEST), *cells] for name, *cells in rows]
     lines = out.table(short, header, right=range(1, len(header)))
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]

@@ -40,6 +40,7 @@ from cachekit.remotes.port import ABSENT as NOTHING
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
+from cachekit.text import DAY
 
 SCHEMA = 1
 SCHEMA_OF_TWO = 2  # older rows lie apart: who does not know that lists the records
@@ -52,7 +53,7 @@ _MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # cha
 _MOST_VALUES = 100_000  # of all ingredients together, each once
 _MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
-DAY = 86_400.0  # seconds for which a listing by whoever wrote it counts; about as wrong as an hour may clocks be
+CURRENT = DAY  # seconds for which a listing by whoever wrote it counts; about as wrong as an hour may clocks be
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
 _KEY = "key"
@@ -157,7 +158,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         written, is seen after a day.
         """
         far = storage.lines > 1 and not storage.scarce
-        return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY
+        return far and not self.unread and -CURRENT / 24 < time.time() - self.listed < CURRENT
 
     def known(self, row: int) -> Known | None:
         """What a row says; None where that cannot be."""

@@ -21,7 +21,7 @@ from cachekit.remotes.draft import Comparison
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
-from cachekit.text import duration
+from cachekit.text import duration, first_of
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
 FAILS = 3  # changes that may fail without a race: one bad answer leaves nothing pending
@@ -197,8 +197,7 @@ def _landed(storage: Storage, mark: str) -> str:
 
 
 def _names(offers: Sequence[Offer]) -> str:
-    names = sorted({offer.shared.record.recipe for offer in offers})
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
+    return first_of(sorted({offer.shared.record.recipe for offer in offers}))
 
 
 def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[tuple[str, str]]) -> bool:

@@ -30,6 +30,7 @@ from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
+from cachekit.text import first_of
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, using_store
@@ -90,7 +91,7 @@ class Pulls(Answer, frozen=True, tag="cachekit/pull/1"):
         left = sorted(f"{item.module}: {item.reason}" for one in absent for item in one.left)
         return MissError(
             f"no remote has {', '.join(one.name for one in absent)}",
-            cause="; ".join(left[:SHOWN]),
+            cause=first_of(left, SHOWN, "; "),
             hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
         )
 

@@ -26,6 +26,7 @@ from cachekit.errors import (
     chain_of,
 )
 from cachekit.remotes.hub.call import Call, LostError
+from cachekit.text import cut
 
 _CHECK = "check HF_ENDPOINT, proxies"
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
@@ -43,8 +44,7 @@ _WINDOW = re.compile(r"r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)")
 def clean(text: str, token: str | None) -> str:
     """One short line without secrets, the queries of addresses or names of users."""
     text = redact.printed(text, [token] if token else ())
-    text = " ".join(_USER.sub(r"\1", _QUERY.sub(r"\1", text)).split())
-    return text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
+    return cut(" ".join(_USER.sub(r"\1", _QUERY.sub(r"\1", text)).split()), TEXT_LIMIT)
 
 
 def is_missing(error: BaseException, call: Call) -> bool:
