@@ -239,8 +239,6 @@ def since_day(words: str, today: datetime) -> str:
         # A number alone may be meant as a day, 20261101, and 3m as months.
         if days.is_integer() and words[-1:].isalpha():
             return (today - timedelta(days=max(days - 1, 0))).date().isoformat()
-    except OverflowError:
-        return "0001-01-01"
     except ValueError:
         pass
     raise UsageError(
