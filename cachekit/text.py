@@ -41,6 +41,11 @@ def one_line(words: str) -> str:
     return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
 
 
+def spelled(words: str) -> str:
+    """Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\\xff`."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _unasked(words: str) -> str:
     """Words that ask nothing of GitHub's runner, which takes `##[command]` in a log, wherever it stands, as its own.
 
