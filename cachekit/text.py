@@ -42,7 +42,7 @@ def one_line(words: str) -> str:
 
 
 def spelled(words: str) -> str:
-    """Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\\xff`."""
+    r"""Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\xff`."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -324,7 +324,7 @@ def test_a_result_that_cannot_be_written_fails_no_training(command, work, machin
     (work / "out" / "cachekit-result.json").mkdir(parents=True)
     answer = command("train", "tiny.yaml", "-o", "out", "--format", "json", "-q")
     assert answer.json["steps"] > 0
-    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: Is a directory\n"
+    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: it is a folder\n"
 
 
 def test_a_train_that_does_not_start_leaves_nothing_behind(command, work, machine):
