@@ -190,6 +190,9 @@ class Opened:
     def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
         """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
         said = {**self._where(), "--compiler": self.compiler}
+        said |= {"--node-rank": self.node_rank, "--master-addr": self.master_addr}
+        if self.master_port != MASTER_PORT:
+            said["--master-port"] = self.master_port
         if machine:
             said |= {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
         return self._variant(recipe).typed(said)

@@ -16,7 +16,7 @@ from cachekit.cli import options, out
 from cachekit.cli.plan import figure
 from cachekit.cli.verb import Shown, group, verb
 from cachekit.errors import UsageError
-from cachekit.text import dollars, span
+from cachekit.text import argument, dollars, span
 from cachekit.values import builtins
 
 if TYPE_CHECKING:
@@ -341,4 +341,4 @@ def made(answer: NewRecipe) -> list[str]:
     lines = [f"{would}{answer.path}: {answer.recipe.task}, {lost}"]
     if answer.to_do:
         lines.append(f"  to do first: {', '.join(note.what for note in answer.to_do)}")
-    return lines if answer.dry_run else [*lines, f"  next: cachekit plan {answer.path}"]
+    return lines if answer.dry_run else [*lines, f"  next: cachekit plan {argument(answer.path)}"]

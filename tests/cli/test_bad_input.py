@@ -53,6 +53,18 @@ BAD_INPUT = {
         "plan tiny.yaml --set model.config.num_hiden_layers=1", 2, "bad-recipe", "num_hiden_layers",
         "", "did you mean model.config.num_hidden_layers?",
     ),
+    "a model without a layer": (
+        "plan tiny.yaml --set model.config.num_hidden_layers=0", 2, "bad-recipe", "model.config.num_hidden_layers is 0",
+        "1 or more", "correct model.config.num_hidden_layers or leave it out",
+    ),
+    "a setting among the worker's variables": (
+        "plan tiny.yaml --set environment.CACHEKIT_HOME=/x", 2, "bad-recipe", "environment.CACHEKIT_HOME is a setting",
+        "", "remove environment.CACHEKIT_HOME",
+    ),
+    "modules by name, of a compiler that names none": (
+        "pull --all-of inductor-2.13.0 --cache local:rw,./data:r", 2, "usage", "no module of inductor-2.13.0",
+        "records", "cachekit pull RECIPE",
+    ),
     "no such label column": (
         "plan tiny.yaml --set data.labels=null --set data.label_column=lable", 2, "bad-data",
         "train.csv: no column 'lable'", "columns are text, label", "'label' perhaps",
