@@ -125,10 +125,12 @@ def test_what_to_run_next_names_the_remotes_that_were_given(command, machine, wo
     assert f"next: cachekit train {' '.join(said)}\n" in command("warm", "tiny.yaml", "-q", *said).out
 
 
-def test_what_to_run_next_is_of_the_same_machine_of_several(command, machine):
-    said = "--node-rank 1 --master-addr first"
-    there = command("warm", "tiny.yaml", "--dry-run", "--nnodes", "2", *said.split(), "--master-port", "29600").out
-    assert f"next: cachekit warm tiny.yaml --set parallel.nodes=2 {said} --master-port 29600\n" in there
+def test_what_to_run_next_is_of_the_same_machine_of_several(command, machine, home):
+    said = "--node-rank 1 --master-addr first --master-port 29600"
+    warm = ("warm", "tiny.yaml", "--nnodes", "2", *said.split())
+    assert f"next: cachekit warm tiny.yaml --set parallel.nodes=2 {said}\n" in command(*warm, "--dry-run").out
+    publish(home, "parallel.nodes=2")
+    assert f"next: cachekit train {said}\n" in command(*warm).out
 
 
 def test_a_dry_run_of_a_training_looks_at_what_it_would_go_on_from(command, machine, work):
