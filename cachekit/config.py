@@ -117,6 +117,8 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
     if not isinstance(value, dict):
         raise ValueError("expected [remotes.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
+        if name == "local":
+            raise ValueError("local is the store itself, which no remote is called; give the remote another name")
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
             raise ValueError(f'expected url = "…" for {redact.address(str(name))}')
         if bad := [option for option, said in table.items() if not isinstance(said, str)]:

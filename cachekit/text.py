@@ -42,6 +42,11 @@ def one_line(words: str) -> str:
     return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
 
 
+def spelled(words: str) -> str:
+    r"""Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\xff`."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _unasked(words: str) -> str:
     """Words that ask nothing of GitHub's runner, which takes `##[command]` in a log, wherever it stands, as its own.
 
@@ -159,11 +164,24 @@ def typed(recipe: str, overrides: Iterable[str], options: Mapping[str, object], 
         tiny: The recipe in small.
     """
     words = [
-        recipe,
         *(["--tiny"] if tiny else []),
         *(word for text in overrides for word in ("--set", redact.printed(text))),
     ]
-    return shlex.join([*words, *(word for name, value in options.items() if value for word in (name, str(value)))])
+    words += [word for name, value in options.items() if value for word in (name, str(value))]
+    return " ".join([argument(recipe), *map(_quoted, words)])
+
+
+def argument(path: str) -> str:
+    """A path, or a name, as somebody types it after a command: one that begins with a dash is no option."""
+    return _quoted(f"./{path}" if path.startswith("-") else path)
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; `shlex` knows no way to type bytes that are no text."""
+    if word == spelled(word):
+        return shlex.quote(word)
+    escaped = re.sub(r"[\\']", r"\\\g<0>", word)
+    return f"$'{spelled(escaped)}'"
 
 
 # As people write them: 50GB, 500 MiB, 30d, 12h, 2026-11-01T12:00:00Z

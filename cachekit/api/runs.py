@@ -72,8 +72,8 @@ class Runs(Questions):
                 words = tuple(word for word in one.words if not redact.holds(word))  # a note is a file
                 last = Last(place, words, self.compiler or "auto", one.tiny)
                 note_last(opened.store.layout, Path.cwd(), last)
-            verb = "push" if "device" in prepared.fingerprint.lacks else "train"
-            return warmed(done, following=f"cachekit {typed(verb, (), self._where())}")
+            verb, which = ("push", {}) if "device" in prepared.fingerprint.lacks else ("train", self._which())
+            return warmed(done, following=f"cachekit {typed(verb, (), self._where() | which)}")
 
     def warm_all(
         self,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from cachekit.cli import out
+
 if TYPE_CHECKING:
     from cachekit.api import Variant
 
@@ -23,7 +25,7 @@ def file_to_write(text: str) -> Path:
     """The file that an option names beside the answer, which has stdout."""
     if text == "-":
         raise typer.BadParameter("stdout has the answer; name a file")
-    return Path(text)
+    return out.writable(Path(text))
 
 
 def _names(kind: str, incomplete: str) -> list[str]:

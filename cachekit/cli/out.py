@@ -12,7 +12,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import UNSET, Struct, field, structs
@@ -264,15 +264,58 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
         Why it could not be written: a warning, since what the answer tells of has been done.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        raw = (json.dumps(redact.document(found.as_dict()), indent=2) + "\n").encode()
-        if path.exists() and not path.is_file():  # a pipe, /dev/stdout
-            path.write_bytes(raw)
-        else:  # somebody else's link in its place leads nowhere
-            _replace(path, raw)
-    except OSError as error:
-        return (f"{path} could not be written: {cause_of(error)}",)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(redact.document(found.as_dict()), indent=2) + "\n")
+    except UsageError as error:
+        return (f"{path} could not be written: {error.cause}",)
     return ()
+
+
+def write_file(path: Path, text: str, beginning: str = "") -> None:
+    """Write a file that somebody named, whole or not at all; a link in its place leads nowhere.
+
+    Args:
+        path: The file.
+        text: All of it.
+        beginning: How it begins. A file that is there and has something else, of somebody's, is not replaced.
+
+    Raises:
+        UsageError: It cannot be written; see `writable`.
+    """
+    try:
+        if writable(path).exists() and beginning:
+            with files.opened(path) as source:
+                head = source.read(len(beginning.encode()))
+            if head and head != beginning.encode():
+                hint = "name another file, or remove it"
+                raise UsageError(f"{path} exists, and this command did not write it", hint=hint)
+        _replace(path, text.encode("utf-8"))
+    except OSError as error:
+        raise _unwritten(path, cause_of(error)) from error
+
+
+def writable(path: Path) -> Path:
+    """The path of a file that is to be written, which may be there already.
+
+    Raises:
+        UsageError: Something else is there, which is neither waited for nor replaced; or its folder is missing.
+    """
+    mode = stat.S_IFREG
+    try:
+        path.parent.stat()
+        with suppress(FileNotFoundError):
+            mode = path.stat().st_mode
+    except OSError as error:
+        raise _unwritten(path, cause_of(error)) from error
+    # /dev/stdout may lead to a regular file: root would replace the link.
+    if not stat.S_ISREG(mode) or str(path.absolute().parent) == "/dev":
+        raise _unwritten(path, f"it is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    return path
+
+
+def _unwritten(path: Path, cause: str) -> UsageError:
+    return UsageError(f"{path} cannot be written", cause=cause, hint="name another file")
 
 
 def _replace(path: Path, raw: bytes) -> None:

@@ -92,10 +92,10 @@ def command(
         from cachekit.cli import stats_page
 
         if html:
-            stats_page.write(html, stats_page.page(found), stats_page.PAGE)
+            out.write_file(html, stats_page.page(found), stats_page.PAGE)
             notes.append(f"wrote {html}: {html.absolute().as_uri()}")
         if trace:
-            stats_page.write(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
+            out.write_file(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
             notes.append(f"wrote {trace}; open it at https://ui.perfetto.dev")
     whole = out.wants_more()
     return Shown(

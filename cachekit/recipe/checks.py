@@ -46,6 +46,9 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
     for name, value in recipe.environment.items():
         if not name or "=" in name or not _passable(name):
             _fail(places, "environment", f"environment: {name!r} cannot name a variable", "use letters, digits and _")
+        if name.startswith("CACHEKIT_"):
+            message = f"environment.{name} is a setting of cachekit, which a recipe does not change"
+            _fail(places, f"environment.{name}", message, f"remove environment.{name}; set {name} in the shell")
         if not _passable(str(value)):
             where = places.where(("environment", name))
             raise RecipeError(

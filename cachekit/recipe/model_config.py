@@ -141,10 +141,11 @@ def check(config: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mappi
                 near = get_close_matches(str(value), ACTIVATIONS, n=1)
         if expected:
             where = f"model.config.{name}" if name in changes else f"{source}: {name}"
+            correct = f"correct {where}{' or leave it out' if name in changes else ''}"
             raise RecipeError(
                 f"{where} is {cut(json.dumps(value), 80)}",
                 cause=f"expected {expected}",
-                hint=f"did you mean {near[0]}?" if near else "",
+                hint=f"did you mean {near[0]}?" if near else correct,
             )
 
 

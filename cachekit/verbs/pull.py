@@ -229,10 +229,17 @@ def _cache_of(name: str) -> ForeignCache:
     Raises:
         UsageError: No compiler calls one so.
     """
-    cache = registry.of_directory(name).foreign_cache
+    adapter = registry.of_directory(name)
+    cache = adapter.foreign_cache
     if cache is not None and cache.names(name):
         return cache
     examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
+    if cache is None and adapter.prefix:
+        raise UsageError(
+            f"no module of {name} can be fetched by name",
+            cause="modules of this compiler are in records only",
+            hint="cachekit pull RECIPE fetches a record with its modules",
+        )
     what = "module of a compiler's cache"
     if "/" not in name:
         what, examples = "compiler's folder", [example.partition("/")[0] for example in examples]
