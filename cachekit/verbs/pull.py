@@ -236,9 +236,7 @@ def _cache_of(name: str) -> ForeignCache:
     examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
     if cache is None and adapter.prefix:
         raise UsageError(
-            f"no module of {name} can be fetched by name",
-            cause="modules of this compiler are in records only",
-            hint="cachekit pull RECIPE fetches a record with its modules",
+            f"modules of {name} are in records only", hint="cachekit pull RECIPE fetches a record with its modules"
         )
     what = "module of a compiler's cache"
     if "/" not in name:

@@ -62,8 +62,8 @@ BAD_INPUT = {
         "", "remove environment.CACHEKIT_HOME",
     ),
     "modules by name, of a compiler that names none": (
-        "pull --all-of inductor-2.13.0 --cache local:rw,./data:r", 2, "usage", "no module of inductor-2.13.0",
-        "records", "cachekit pull RECIPE",
+        "pull --all-of inductor-2.13.0 --cache local:rw,./data:r", 2, "usage",
+        "modules of inductor-2.13.0 are in records", "", "cachekit pull RECIPE",
     ),
     "no such label column": (
         "plan tiny.yaml --set data.labels=null --set data.label_column=lable", 2, "bad-data",
