@@ -63,7 +63,7 @@ class Shared(Struct, frozen=True, dict=True):
     @property
     def raw(self) -> bytes:
         """All of it in one document, as a bundle has it; equal bytes for equal records."""
-        return serialise(self._whole)
+        return serialise(self.whole)
 
     @property
     def document(self) -> bytes:
@@ -77,10 +77,11 @@ class Shared(Struct, frozen=True, dict=True):
 
     @cached_property
     def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
-        return parts.divided(self._whole)
+        return parts.divided(self.whole)
 
     @cached_property
-    def _whole(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, Any]:
+        """All of it as JSON values."""
         document = to_document(self.record)
         wanted = {file.sha256 for file in self.record.files}
         inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in self.inline.items() if sha256 in wanted}

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout, packs, parts
+from cachekit.remotes.additions import Additions
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, Upload, Write, reads_as
@@ -33,6 +34,8 @@ class _Merged(Struct, frozen=True):
 
     Attributes:
         reused: The record there, where this one has modules of it.
+        there: The names of the modules that were there, and stay.
+        drops: What is there is not all in it: it is damaged, or replaced.
     """
 
     path: str
@@ -40,6 +43,13 @@ class _Merged(Struct, frozen=True):
     shared: Shared
     token: str
     reused: tuple[ReusedOrigin, ...] = ()
+    there: frozenset[str] = frozenset()
+    drops: bool = False
+
+    @property
+    def to_sign(self) -> ToSign:
+        """The record as something to sign."""
+        return ToSign(self.shared.record, self.offer.beside, self.reused)
 
 
 class Comparison:
@@ -55,6 +65,7 @@ class Comparison:
 
     Attributes:
         taken: Paths where other bytes lie than are offered, each with the digest of what is offered.
+        additions: What this push and others add to records, where a race may lose it.
     """
 
     def __init__(
@@ -69,6 +80,7 @@ class Comparison:
     ) -> None:
         self._storage, self._offers = storage, offers
         self._signing = signing or Signing()
+        self.additions = Additions(storage, self._signing)
         self._spoiled, self._read, self._exact = spoiled, read, exact or read
         self.taken: set[tuple[str, str]] = set()
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
@@ -183,13 +195,14 @@ class Comparison:
             return self.draft(revision)
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
-        records, rows = [], []
+        records, rows, additions = [], [], list[Write]()
         for one in merged:
             before = set(uploads)
             final = self._placed(one, lying, uploads)
             if self._storage.lines > 1:
                 new = [file for path, file in uploads.items() if path not in before | lying.keys()]
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
+            additions += self.additions.writes(one.to_sign, final, one.there, drops=one.drops)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
@@ -202,6 +215,7 @@ class Comparison:
         return Draft(
             tuple(uploads.values()),
             lacking,
+            tuple(additions),
             tuple(records),
             tuple(row for row in rows if row.record.key not in self._left),
             tuple(offer.shared for offer in self._same),
@@ -288,30 +302,32 @@ class Comparison:
         asked = [path for path in paths if path not in first]
         there = self._stat([*asked, *self._asked_later(len(asked))], revision) if asked else {}
         for path, offer in zip(paths, self._offers, strict=True):
-            entry, found, token = there.get(path), first.get(path), ABSENT
-            shared: Shared | None = offer.shared
-            reused: tuple[ReusedOrigin, ...] = ()
+            key, entry, found = offer.shared.record.key, there.get(path), first.get(path)
+            merged: _Merged | None = (own := _Merged(path, offer, offer.shared, ABSENT))
+            overtaken = self.additions.concern(key)
             try:
-                if entry is not None and not self._losses(offer) and entry.equals(offer.shared.document):
+                if not overtaken and entry and not self._losses(offer) and entry.equals(offer.shared.document):
                     self._same.append(offer)
                     continue
-                if entry is not None or found is not None:
+                if overtaken or entry is not None or found is not None:
                     found = found or self._storage.read(path, revision, LARGEST)
-                    token = found.token if found else ABSENT
+                    own = structs.replace(own, token=found.token if found else ABSENT)
                     try:
-                        shared, reused = self._merged(offer, found, revision)
+                        merged = self._merged(own, found, revision)
                     except DamagedRecordError:  # on its way, maybe: what goes in its place would lack what it has
                         again = self._storage.read(path, revision, LARGEST)
                         if again is None or again == found:
                             raise
-                        token = again.token
-                        shared, reused = self._merged(offer, again, revision)
+                        own = structs.replace(own, token=again.token)
+                        merged = self._merged(own, again, revision)
             except TooLargeError as error:  # a document without end must not keep a team from its key
-                token, self._damaged[offer.shared.record.key] = error.token, error.cause or error.message
+                merged = structs.replace(own, token=error.token, drops=True)
+                self._damaged[key] = error.cause or error.message
             except DamagedRecordError as error:
-                self._damaged[offer.shared.record.key] = str(error)
-            if shared is not None:
-                yield _Merged(path, offer, shared, token, reused)
+                merged = structs.replace(own, drops=True)
+                self._damaged[key] = str(error)
+            if merged is not None:
+                yield merged
 
     def _asked_later(self, asked: int) -> list[str]:
         """Paths that will be asked for as well, where one request tells of them too and the remote remembers that."""
@@ -369,24 +385,25 @@ class Comparison:
                     uploads[place] = Upload(place, file.size, file.sha256, source)
         return structs.replace(one.shared, places=places)
 
-    def _merged(
-        self, offer: Offer, found: Document | None, revision: str
-    ) -> tuple[Shared | None, tuple[ReusedOrigin, ...]]:
-        """What to write for an offer, None where nothing is to be written; and the record there, if it has part in it.
+    def _merged(self, own: _Merged, found: Document | None, revision: str) -> _Merged | None:
+        """What to write for an offer, merged with what lies there; None where nothing is to be written.
 
         Raises:
             DamagedRecordError: Nobody can use what is there.
         """
-        if found and found.data == offer.shared.document:  # a remote that knows no digests did not tell before
+        offer = own.offer
+        key = offer.shared.record.key
+        if found and found.data == offer.shared.document and not self.additions.concern(key):
+            # A remote that knows no digests did not tell before.
             if lost := self._losses(offer):
                 raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
             self._same.append(offer)
-            return None, ()
+            return None
         fetch = parts.fetching(self._storage, revision, offer.shared.parts)
         theirs = document.read(found.data, fetch) if found else None
         if found and theirs is None:
-            self._left[offer.shared.record.key] = LATER
-            return None, ()
+            self._left[key] = LATER
+            return None
         if theirs is not None and layout.record_path(theirs.record.place) != layout.record_path(
             offer.shared.record.place
         ):
@@ -399,27 +416,32 @@ class Comparison:
                 gone = self._gone(theirs, offer, revision)
                 if covers(mine, _with(theirs.record, gone)):  # at no path that only a stranger names
                     again = ", with those of its files again that were gone" if gone else ""
-                    self._left[mine.key] = f"{why}; it stays for those who believe {signer}{again}"
-                    return (theirs if gone else None), ()
+                    self._left[key] = f"{why}; it stays for those who believe {signer}{again}"
+                    return structs.replace(own, shared=theirs, there=_names(theirs)) if gone else None
                 why = f"{why}; {len(gone)} of its files are gone, or overwritten by others"  # so it helps nobody
-            self._damaged[mine.key] = why
+            self._damaged[key] = why
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, offer, revision) if theirs and origin and not offer.replaces else None
-        merged = document.merge(offer.shared, usable)
+        merged, added = document.merge(offer.shared, usable), list[ReusedOrigin]()
+        for other, chained in self.additions.to(merged):
+            if sound := self._usable(other, offer, revision):
+                merged, added = document.merge(sound, merged), [*added, *chained]
         if theirs is not None and merged.raw == theirs.raw:
             self._same += [offer] if theirs.record == mine else []
-            return None, ()
+            return None
         reused: tuple[ReusedOrigin, ...] = ()
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
             there = structs.replace(origin, remote=self._storage.name)
             reused = (*chain(mine, offer.beside.origin), *chain(theirs.record, there))
+        reused = tuple(dict.fromkeys((*reused, *added)))
         wanted = usable or (theirs and origin and offer.replaces)
         if wanted and not self._signing.may_replace(ToSign(merged.record, offer.beside, reused)):
             if offer.replaces:
-                self._left[mine.key] = "the record there is signed, and yours would not be"
-            return None, ()  # whoever uses what is there would lose it
-        return merged, reused
+                self._left[key] = "the record there is signed, and yours would not be"
+            return None  # whoever uses what is there would lose it
+        names = _names(usable)
+        return structs.replace(own, shared=merged, reused=reused, there=names, drops=names != _names(theirs))
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""
@@ -482,6 +504,10 @@ def _with(record: Record, files: Collection[str]) -> Record:
     """A record with those of its modules that have one of these files."""
     modules = (module for module in record.modules if any(file.sha256 in files for file in module.files))
     return structs.replace(record, modules=tuple(modules))
+
+
+def _names(shared: Shared | None) -> frozenset[str]:
+    return frozenset(module.name for module in shared.record.modules) if shared else frozenset()
 
 
 def _files(shared: Shared) -> dict[str, File]:

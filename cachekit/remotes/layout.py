@@ -10,6 +10,7 @@ cachekit/v1/index/<sha256>.json                             its older rows, wher
 cachekit/v1/index/new/<compiler dir>/<model type>/<key>.json  the name of a record whose row a race may have lost
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
+cachekit/v1/additions/<key>/<sha256>[-<mark>…].json         what a push adds to a record; see `additions`
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
 
@@ -32,6 +33,7 @@ SIGNATURES = f"{ROOT}/signatures"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 PACKS = f"{ROOT}/packs"
+ADDITIONS = f"{ROOT}/additions"
 INDEX = f"{ROOT}/index.json"
 BESIDE = f"{ROOT}/index"
 NEW = f"{BESIDE}/new"
@@ -97,6 +99,16 @@ def packs(key: str) -> str:
 def pack_path(key: str, sha256: str) -> str:
     """The place of a pack."""
     return f"{packs(key)}/{sha256}"
+
+
+def additions(key: str) -> str:
+    """The folder of the additions to the record of a key."""
+    return f"{ADDITIONS}/{key}"
+
+
+def addition_path(key: str, name: str) -> str:
+    """The place of an addition."""
+    return f"{additions(key)}/{name}.json"
 
 
 def check(paths: Iterable[str]) -> None:

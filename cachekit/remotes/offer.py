@@ -35,6 +35,7 @@ class Draft(Struct, frozen=True):
     Attributes:
         files: What is missing.
         parts: Documents to write before the records: parts of long ones.
+        additions: Likewise: what is added to records, where a race may lose it.
         records: Documents to write.
         rows: The same records.
         same: Records that lie there as they are offered.
@@ -49,6 +50,7 @@ class Draft(Struct, frozen=True):
 
     files: tuple[Upload, ...] = ()
     parts: tuple[Write, ...] = ()
+    additions: tuple[Write, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
     same: tuple[Shared, ...] = ()

@@ -97,6 +97,7 @@ def publish(
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     last: RemoteError | None = None
+    landed: Published | None = None  # what the remote took, and a race may have lost again
     sent: dict[str, Upload] = {}
     failed = 0
     for attempt in range(1, 10_000):
@@ -132,8 +133,9 @@ def publish(
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
             # them. What is derived of records comes after them.
-            writes = [*todo.signatures, *todo.parts, *todo.records, *more.writes, *([freed] if freed else [])]
-            if dry_run or not (writes or (todo.same and not together)):
+            before = [*todo.signatures, *todo.parts, *todo.additions]
+            writes = [*before, *todo.records, *more.writes, *([freed] if freed else [])]
+            if dry_run:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             change = Commit(title, (*todo.files, *more.files), tuple(writes), more.message)
@@ -141,20 +143,25 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if not together or more.due:
+                if (not together and (writes or todo.same)) or more.due:
                     rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
                     done = structs.replace(done, derived=(*done.derived, *rows))
             _keep_copies(storage, todo, writes)
-            return structs.replace(done, revision=made)
+            sent |= new
+            release, landed = None, structs.replace(done if todo.records or not landed else landed, revision=made)
+            if not (others := compared.additions.look(todo)):
+                return structs.replace(landed, tries=attempt)
+            last = ConflictError(f"others added to a record on {storage.name} meanwhile")
+            retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all
         except ConflictError as error:
-            retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
+            retry, last = _race(seconds), error
         except BusyError as error:
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
-            if landed := _landed(storage, mark):
-                return structs.replace(done, revision=landed)
+            if found := _landed(storage, mark):
+                return structs.replace(done, revision=found)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         except RemoteError as error:
             failed += writing
@@ -175,6 +182,10 @@ def publish(
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
+
+
+def _race(seconds: float, others: int = 1) -> Retry:
+    return Retry(seconds, min(0.08 * others, 4.0), 1.6, 15.0)
 
 
 def _keep_copies(storage: Storage, todo: Draft, writes: Sequence[Write]) -> None:
@@ -266,7 +277,7 @@ def _add_rows(
             except (ConflictError, BusyError, UncertainError) as error:
                 tokens = [write.token for write in more.writes]
                 same, lost = same + 1 if tokens == lost and isinstance(error, ConflictError) else 0, tokens
-                pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
+                pause = _race(seconds).pause(error, attempt, clock.now() - began)
                 if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there
                     break
                 clock.sleep(pause)

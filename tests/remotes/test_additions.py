@@ -1,0 +1,190 @@
+"""What pushes add to one record of a bucket of the Hub, where the last writer wins: nothing of it is lost."""
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import RemoteError
+from cachekit.remotes import additions, layout
+from cachekit.remotes.hub import bucket as hub_bucket
+from cachekit.remotes.port import ANY, Commit, Write
+from cachekit.remotes.push import push
+from cachekit.store.record import paths_of
+from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
+from tests.remotes.storage_processes import title
+from tests.remotes.watched_storages import Counted
+from tests.support.standins import Watched, make_record, publish
+from tests.trust.flow_cases import ALICE, BOB, trust
+
+pytestmark = pytest.mark.feature("R3")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A bucket of the Hub. A look counts for as long as a busy machine may take: others write after it, unseen."""
+    monkeypatch.setattr(hub_bucket, "FRESH", 60.0)
+    with bucket_hub(tmp_path / "hub") as hub:
+        yield hub
+
+
+def module(number, contents="a"):
+    """A record of one key with the module of a number, and its files."""
+    record, files = make_record(artifacts=(f"{contents}{number}",), size=5000)
+    made = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}")
+    return structs.replace(record, modules=(made,)), files
+
+
+def pushes(tmp_path, name, storage, *made, error=None, said=None, **options):
+    """A member of the team pushes what it made."""
+    member = Watched(tmp_path / name, shared=[(storage, "rw")], trust=said)
+    member.session.remotes.writable[0].retry()
+    (done,) = push(member.store, member.session.remotes, [publish(member.store, one) for one in made], **options)
+    assert (done.error and done.error.cause) == error
+    return done
+
+
+def there(tmp_path, hub):
+    """The names of the modules that somebody else finds, each of which can be fetched."""
+    me = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")])
+    me.session.remotes.readable[0].refresh()
+    record = me.session.remotes.find(make_record()[0].place).shared.record
+    files = [path for path, _ in paths_of(record.modules)]
+    assert make_storage(hub).stat(files, "").keys() == {*files}
+    return sorted(int(one.name.partition("_")[2]) for one in record.modules)
+
+
+def beside(hub):
+    return [entry.path for entry in make_storage(hub).list(layout.ADDITIONS, "")]
+
+
+class Slow(Counted):
+    """A remote on which others are faster than a push that has looked already; then it may be that no listing works."""
+
+    def __init__(self, storage, *others, dies=False):
+        super().__init__(storage)
+        self._others, self._dies = others, dies
+
+    def commit(self, change, revision):
+        if change.writes and "late" not in self.calls:
+            self.calls.append("late")
+            for other in self._others:
+                other()
+        return self._storage.commit(change, revision)
+
+    def list(self, folder, revision):
+        if self._dies and folder.startswith(layout.ADDITIONS):
+            raise RemoteError("it is away", cause="the cable is cut")
+        return self._storage.list(folder, revision)
+
+
+def test_what_a_slower_push_writes_over_it_adds_again(tmp_path, hub):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    faster = [lambda n=n: pushes(tmp_path, f"fast-{n}", make_storage(hub), module(n)) for n in (1, 2)]
+    done = pushes(tmp_path, "carl", Slow(make_storage(hub), *faster), module(3))
+    assert there(tmp_path, hub) == [0, 1, 2, 3]
+    assert (done.tries, len(done.records), len(done.files)) == (2, 1, 1)
+
+
+def test_what_a_push_wrote_over_that_died_then_the_next_one_adds_and_it_stays_pending_where_it_was(tmp_path, hub):
+    def faster():
+        pushes(tmp_path, "bob", make_storage(hub), module(1))
+
+    slow = Slow(make_storage(hub), faster, dies=True)
+    pushes(tmp_path, "carl", slow, module(2), error="the cable is cut")
+    assert there(tmp_path, hub) == [2]
+    me = Watched(tmp_path / "carl", shared=[(make_storage(hub), "rw")])
+    assert me.session.remotes.writable[0].pending() == {make_record()[0].key}
+    pushes(tmp_path, "dora", make_storage(hub), module(3))
+    assert there(tmp_path, hub) == [1, 2, 3]
+
+
+def test_a_push_that_is_run_again_adds_what_it_wrote_over_though_its_own_is_there(tmp_path, hub):
+    def faster():
+        pushes(tmp_path, "bob", make_storage(hub), module(1))
+
+    slow = Slow(make_storage(hub), faster, dies=True)
+    pushes(tmp_path, "carl", slow, module(2), error="the cable is cut")
+    done = pushes(tmp_path, "carl", make_storage(hub), module(2))
+    assert there(tmp_path, hub) == [1, 2]
+    assert done.files == ()
+
+
+def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hub):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    pushes(tmp_path, "ann", make_storage(hub), module(1, "b"), replaces=True)
+    pushes(tmp_path, "bob", make_storage(hub), module(2))
+    assert there(tmp_path, hub) == [1, 2]
+
+
+def test_a_module_whose_file_somebody_removed_is_not_added_again(tmp_path, hub):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    pushes(tmp_path, "bob", make_storage(hub), module(1))
+    files = hub.buckets.known["team/cache"]["files"]
+    del files[next(path for path in files if "MODULE_0/" in path)]
+    pushes(tmp_path, "carl", make_storage(hub), module(2))
+    pushes(tmp_path, "dora", make_storage(hub), module(3))
+    assert there(tmp_path, hub) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("what", ["no record", "another key's", "nothing", "deep"])
+def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub, what):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    (path,) = beside(hub)
+    data = {
+        "no record": b"{}",
+        "another key's": make_storage(hub).read(path, "", 1 << 20).data.replace(b'"number": 1', b'"number": 2'),
+        "nothing": b"",
+        "deep": b"[" * 100_000,
+    }[what]
+    for name in ("a" * 64, f"{'b' * 64}-{'c' * 10}", f"{'d' * 64}-{'e' * 10}-{'f' * 10}"):
+        write = Write(layout.addition_path(make_record()[0].key, name), data, ANY)
+        make_storage(hub).commit(Commit(title(), writes=[write]), "")
+    done = pushes(tmp_path, "bob", make_storage(hub), module(1))
+    assert there(tmp_path, hub) == [0, 1]
+    assert done.tries == 2
+
+
+def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(additions, "_OLD", 2)
+    for number in range(3):
+        pushes(tmp_path, "ann", make_storage(hub), module(number))
+    files = {path: file for path, file in hub.buckets.known["team/cache"]["files"].items() if "/additions/" in path}
+    first, second, third = sorted(files, key=lambda path: files[path]["at"])
+    for path in (first, second):
+        files[path]["at"] -= additions.KEPT + 1
+    pushes(tmp_path, "bob", make_storage(hub), module(3))
+    left = {path for path in hub.buckets.known["team/cache"]["files"] if "/additions/" in path}
+    assert third in left
+    assert not left & {first, second}
+    assert there(tmp_path, hub) == [0, 1, 2, 3]
+
+
+def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
+    record, files = make_record(artifacts=("a",))
+    modules = [structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}") for number in range(40)]
+    pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=tuple(modules)), files))
+    assert sorted(path.count("-") for path in beside(hub)) == [8, 16, 16]
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(50)))
+    pushes(tmp_path, "carl", slow, module(51))
+    assert there(tmp_path, hub) == [*range(40), 50, 51]
+
+
+def test_an_archive_has_no_additions(tmp_path, hub):
+    record, files = make_record(artifacts=("a",))
+    archive = structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}")
+    pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=(archive,)), files))
+    assert beside(hub) == []
+
+
+@pytest.mark.feature("T1")
+@pytest.mark.parametrize("believed", [True, False])
+def test_only_signed_additions_go_into_a_record_that_a_signature_is_asked_for(tmp_path, hub, believed):
+    said = {make_storage(hub).name: "signed"}
+    alice = trust(BOB, key=ALICE, said=said) if believed else trust(key=ALICE, said=said)
+    bob = trust(ALICE, key=BOB, said=said)
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1), said=bob))
+    pushes(tmp_path, "alice", slow, module(2), said=alice)
+    reader = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")], trust=trust(ALICE, BOB, said=said))
+    record = reader.session.remotes.find(make_record()[0].place).shared.record
+    names = {one.name for one in record.modules}
+    assert ("standin-1.0/MODULE_1" in names) == believed
+    assert "standin-1.0/MODULE_2" in names
