@@ -41,6 +41,7 @@ class _Empty:
     """An empty remote, as far as a draft asks: a bundle begins as one."""
 
     batch = lines = 1
+    compares = True
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}

@@ -4,8 +4,7 @@ Where commits are scarce the history has the rows of the last pushes, and the in
 Elsewhere each push writes it. Where a long index would be fetched and sent over a line, it lies in two documents: each
 push writes the short one, and the one with older rows is renewed when that has become long. On a bucket of the Hub each
 document is two requests, for whoever asks as well, so only a very long one is divided. There no swap tells who was
-faster: a push also puts the name of its record beside the index, where it stays for some pushes, and the next ones add
-the rows of those that the index lacks, which a race lost.
+faster: a push also puts the name of its record beside the index; see `additions`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
 SHORT = 16 << 10  # bytes of an index: 300 to 700 records
 ALONE = 160 << 10  # of one that is not divided where a document is two requests: 3,500 to 7,500 records
-KEPT = 16  # rows whose names stay beside the index: who is that slow, or stopped, may still write an old one
 
 
 class Derived(Struct, frozen=True):
@@ -42,12 +40,14 @@ class Derived(Struct, frozen=True):
         message: What the history is told.
         due: The index is to be renewed afterwards: a document of it has become long, or the records were not listed of
             late.
+        rows: The index as it is then, where a race may lose some of it.
     """
 
     writes: tuple[Write, ...] = ()
     files: tuple[Upload, ...] = ()
     message: str = ""
     due: bool = False
+    rows: RemoteIndex | None = None
 
 
 def derived(
@@ -59,6 +59,7 @@ def derived(
     dry_run: bool = False,
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
+    unlisted: Mapping[str, str] | None = None,
 ) -> Derived:
     """What changes with a push.
 
@@ -70,16 +71,17 @@ def derived(
         dry_run: Only find out what would be written: no record is listed for it.
         renews: Do what was `due`, which takes its time beside many records.
         seen: The index and its token, where it is not to be read; see `index.last_seen`.
+        unlisted: See `Additions`.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
+    if not (unlisted or todo.records or todo.signatures or (todo.same and not storage.scarce)):
         return Derived()
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
-    return _in_place(storage, todo, revision, mark, there, dry_run=dry_run, renews=renews)
+    return _in_place(storage, todo, revision, mark, there, named=unlisted or {}, dry_run=dry_run, renews=renews)
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -112,6 +114,7 @@ def _in_place(
     mark: str,
     found: tuple[RemoteIndex | None, str],
     *,
+    named: Mapping[str, str],
     dry_run: bool,
     renews: bool,
 ) -> Derived:
@@ -120,8 +123,6 @@ def _in_place(
     if there is None:  # a later cachekit's
         return Derived()
     recent = _sound(there)
-    beside = list(storage.list(layout.BESIDE, revision)) if _is_raced(storage) and not dry_run else []
-    named = {entry.path: index.short_path(place) for entry in beside if (place := layout.new_place(entry.path))}
     added = None
     if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
         added = _added(storage, todo, revision, recent, mark, token=token, named=named)
@@ -144,8 +145,9 @@ def _in_place(
         if is_long:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes]
-        writes += _removal(storage, revision, there.older, files) if storage.compares else _left(beside, there, files)
-    return Derived((*writes, *_names(storage, todo, known, named)), files)
+        remove = _removal if storage.compares else _left
+        writes += remove(storage, revision, there, files) if is_long or there.older else []
+    return Derived((*_names(storage, todo), *writes), files, rows=renewed)
 
 
 def _added(
@@ -171,7 +173,7 @@ def _added(
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
-    return Derived((*writes, *_names(storage, todo, known, named)), due=due)
+    return Derived((*_names(storage, todo), *writes), due=due, rows=renewed)
 
 
 def _is_raced(storage: Storage) -> bool:
@@ -195,14 +197,11 @@ def _with_lost(
     return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
 
 
-def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
-    """The names to write, and to remove: those whose rows were there when this push looked, all but the last ones."""
-    if not _is_raced(storage):
-        return []
-    new = [layout.new_path(one.record.place) for one in todo.rows]
-    first = set(there.in_order[:-KEPT])
-    old = [path for path, short in named.items() if short in first and path not in new]
-    return [*(Write(path, b"{}\n", ANY) for path in new), *(Write(path, None, ANY) for path in old)]
+def _names(storage: Storage, todo: Draft) -> list[Write]:
+    """The names of the records that are written, where no addition tells them."""
+    added = {layout.new_place(write.path) for write in todo.additions}
+    places = [one.record.place for one in todo.rows if not storage.compares and one.record.place not in added]
+    return [Write(layout.new_path(place), b"{}\n", ANY) for place in places]
 
 
 def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
@@ -213,20 +212,21 @@ def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
     return index.encode(recent, as_text=False), (Upload(layout.older_path(digest), size, digest, data),)
 
 
-def _removal(storage: Storage, revision: str, older: str, files: Sequence[Upload]) -> list[Write]:
+def _removal(storage: Storage, revision: str, there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows that no index will name any more."""
-    path = layout.older_path(older)
-    if not older or any(file.path == path for file in files):
+    path = layout.older_path(there.older)
+    if not there.older or any(file.path == path for file in files):
         return []
     found = storage.read(path, revision, index.LARGEST)
     return [Write(path, None, found.token)] if found else []
 
 
-def _left(beside: Sequence[Entry], there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
+def _left(storage: Storage, revision: str, there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows in whose place others came a day ago: without a swap, who is slower may name them again.
 
     All by the remote's clock.
     """
+    beside = list(storage.list(layout.BESIDE, revision))
     parts = sorted((entry.at, entry.path) for entry in beside if layout.is_older(entry.path))
     now = max((entry.at for entry in beside), default=0.0)
     kept = {layout.older_path(there.older), *(file.path for file in files)}

@@ -35,7 +35,7 @@ class _Merged(Struct, frozen=True):
     Attributes:
         reused: The record there, where this one has modules of it.
         there: The names of the modules that were there, and stay.
-        drops: What is there is not all in it: it is damaged, or replaced.
+        dropped: And of those that do not.
     """
 
     path: str
@@ -44,7 +44,7 @@ class _Merged(Struct, frozen=True):
     token: str
     reused: tuple[ReusedOrigin, ...] = ()
     there: frozenset[str] = frozenset()
-    drops: bool = False
+    dropped: frozenset[str] = frozenset()
 
     @property
     def to_sign(self) -> ToSign:
@@ -183,6 +183,10 @@ class Comparison:
             return set(_files(shared)) if shared else set()
         return set()
 
+    def took(self, draft: Draft) -> None:
+        """Note that the remote took what a draft would change."""
+        self._lost.difference_update(file.path for file in draft.files)
+
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
         self._damaged, self._left, self._others, self._same, self._told, self._named = {}, {}, {}, [], {}, set()
@@ -202,7 +206,7 @@ class Comparison:
             if self._storage.lines > 1:
                 new = [file for path, file in uploads.items() if path not in before | lying.keys()]
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
-            additions += self.additions.writes(one.to_sign, final, one.there, drops=one.drops)
+            additions += self.additions.writes(one.to_sign, final, one.there, one.dropped)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
@@ -321,10 +325,10 @@ class Comparison:
                         own = structs.replace(own, token=again.token)
                         merged = self._merged(own, again, revision)
             except TooLargeError as error:  # a document without end must not keep a team from its key
-                merged = structs.replace(own, token=error.token, drops=True)
+                merged = structs.replace(own, token=error.token)
                 self._damaged[key] = error.cause or error.message
             except DamagedRecordError as error:
-                merged = structs.replace(own, drops=True)
+                merged = own
                 self._damaged[key] = str(error)
             if merged is not None:
                 yield merged
@@ -440,8 +444,8 @@ class Comparison:
             if offer.replaces:
                 self._left[key] = "the record there is signed, and yours would not be"
             return None  # whoever uses what is there would lose it
-        names = _names(usable)
-        return structs.replace(own, shared=merged, reused=reused, there=names, drops=names != _names(theirs))
+        dropped = _names(theirs) - _names(merged)
+        return structs.replace(own, shared=merged, reused=reused, there=_names(usable), dropped=dropped)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

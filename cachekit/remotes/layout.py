@@ -8,9 +8,9 @@ cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that r
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/index/<sha256>.json                             its older rows, where the file would be a long one
 cachekit/v1/index/new/<compiler dir>/<model type>/<key>.json  the name of a record whose row a race may have lost
+cachekit/v1/index/new/<compiler dir>/<model type>/<key>/<sha256>-<mark>-….json  and what it gets; see `additions`
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
-cachekit/v1/additions/<key>/<sha256>[-<mark>…].json         what a push adds to a record; see `additions`
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
 
@@ -33,7 +33,6 @@ SIGNATURES = f"{ROOT}/signatures"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 PACKS = f"{ROOT}/packs"
-ADDITIONS = f"{ROOT}/additions"
 INDEX = f"{ROOT}/index.json"
 BESIDE = f"{ROOT}/index"
 NEW = f"{BESIDE}/new"
@@ -54,9 +53,14 @@ def new_path(place: Place) -> str:
     return f"{NEW}/{place.directory}/{place.model_type}/{place.key}.json"
 
 
+def additions(place: Place) -> str:
+    """The folder of the additions to the record at a place."""
+    return new_path(place).removesuffix(".json")
+
+
 def new_place(path: str) -> Place | None:
-    """The place of the record that is named at a path; None where none is."""
-    return _place(NEW, path)
+    """The place of the record that is named at a path, or that an addition there is for; None where none is."""
+    return _place(NEW, path) or _place(NEW, f"{path.rpartition('/')[0]}.json")
 
 
 def _place(folder: str, path: str) -> Place | None:
@@ -99,16 +103,6 @@ def packs(key: str) -> str:
 def pack_path(key: str, sha256: str) -> str:
     """The place of a pack."""
     return f"{packs(key)}/{sha256}"
-
-
-def additions(key: str) -> str:
-    """The folder of the additions to the record of a key."""
-    return f"{ADDITIONS}/{key}"
-
-
-def addition_path(key: str, name: str) -> str:
-    """The place of an addition."""
-    return f"{additions(key)}/{name}.json"
 
 
 def check(paths: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ taken by other bytes (another build of the same module) goes to a place named by
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -127,7 +127,8 @@ def publish(
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             done = Published(todo, revision, attempt, tuple((sent | new).values()))
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            more = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
+            unlisted = compared.additions.unlisted
+            more = _derived(storage, todo, revision, mark, unlisted, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
@@ -147,11 +148,12 @@ def publish(
                     rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
                     done = structs.replace(done, derived=(*done.derived, *rows))
             _keep_copies(storage, todo, writes)
+            compared.took(todo)
             sent |= new
             release, landed = None, structs.replace(done if todo.records or not landed else landed, revision=made)
-            if not (others := compared.additions.look(todo)):
+            if not (others := compared.additions.look(todo, more.rows)):
                 return structs.replace(landed, tries=attempt)
-            last = ConflictError(f"others added to a record on {storage.name} meanwhile")
+            last = ConflictError(f"{storage.name} lacks what others pushed meanwhile")
             retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all
         except ConflictError as error:
             retry, last = _race(seconds), error
@@ -239,10 +241,12 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
     return [file for file in todo.files if file.path in todo.lying] if joined else todo.files
 
 
-def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+def _derived(
+    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Mapping[str, str], *, dry_run: bool
+) -> Derived:
     """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
     try:
-        return derived(storage, todo, revision, mark, dry_run=dry_run)
+        return derived(storage, todo, revision, mark, unlisted=unlisted, dry_run=dry_run)
     except (ConflictError, BusyError):
         raise
     except RemoteError:

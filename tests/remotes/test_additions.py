@@ -9,7 +9,7 @@ from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import paths_of
-from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
+from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.watched_storages import Counted
 from tests.support.standins import Watched, make_record, publish
@@ -53,7 +53,8 @@ def there(tmp_path, hub):
 
 
 def beside(hub):
-    return [entry.path for entry in make_storage(hub).list(layout.ADDITIONS, "")]
+    folder = layout.additions(make_record()[0].place)
+    return [entry.path for entry in make_storage(hub).list(folder, "")]
 
 
 class Slow(Counted):
@@ -71,7 +72,7 @@ class Slow(Counted):
         return self._storage.commit(change, revision)
 
     def list(self, folder, revision):
-        if self._dies and folder.startswith(layout.ADDITIONS):
+        if self._dies and folder == layout.BESIDE:
             raise RemoteError("it is away", cause="the cable is cut")
         return self._storage.list(folder, revision)
 
@@ -136,7 +137,7 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
         "deep": b"[" * 100_000,
     }[what]
     for name in ("a" * 64, f"{'b' * 64}-{'c' * 10}", f"{'d' * 64}-{'e' * 10}-{'f' * 10}"):
-        write = Write(layout.addition_path(make_record()[0].key, name), data, ANY)
+        write = Write(f"{layout.additions(make_record()[0].place)}/{name}.json", data, ANY)
         make_storage(hub).commit(Commit(title(), writes=[write]), "")
     done = pushes(tmp_path, "bob", make_storage(hub), module(1))
     assert there(tmp_path, hub) == [0, 1]
@@ -147,22 +148,21 @@ def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monke
     monkeypatch.setattr(additions, "_OLD", 2)
     for number in range(3):
         pushes(tmp_path, "ann", make_storage(hub), module(number))
-    files = {path: file for path, file in hub.buckets.known["team/cache"]["files"].items() if "/additions/" in path}
-    first, second, third = sorted(files, key=lambda path: files[path]["at"])
-    for path in (first, second):
-        files[path]["at"] -= additions.KEPT + 1
+    grow_old(hub)
+    pushes(tmp_path, "bob", make_storage(hub), make_record(2))
+    assert beside(hub) == [], "of the record of another key"
     pushes(tmp_path, "bob", make_storage(hub), module(3))
-    left = {path for path in hub.buckets.known["team/cache"]["files"] if "/additions/" in path}
-    assert third in left
-    assert not left & {first, second}
-    assert there(tmp_path, hub) == [0, 1, 2, 3]
+    grow_old(hub)
+    pushes(tmp_path, "bob", make_storage(hub), module(4))
+    assert len(beside(hub)) == 1, "of one that it has written itself"
+    assert there(tmp_path, hub) == [0, 1, 2, 3, 4]
 
 
 def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
     record, files = make_record(artifacts=("a",))
     modules = [structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}") for number in range(40)]
     pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=tuple(modules)), files))
-    assert sorted(path.count("-") for path in beside(hub)) == [8, 16, 16]
+    assert sorted(path.rpartition("/")[2].count("-") for path in beside(hub)) == [8, 16, 16]
     slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(50)))
     pushes(tmp_path, "carl", slow, module(51))
     assert there(tmp_path, hub) == [*range(40), 50, 51]
