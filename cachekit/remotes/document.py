@@ -61,6 +61,11 @@ class Shared(Struct, frozen=True, dict=True):
         }
 
     @property
+    def by_path(self) -> dict[str, File]:
+        """The files by all paths where they lie: what is the same in many modules lies in each."""
+        return {self.places.get(file.sha256) or path: file for path, file in paths_of(self.record.modules)}
+
+    @property
     def raw(self) -> bytes:
         """All of it in one document, as a bundle has it; equal bytes for equal records."""
         return serialise(self.whole)
@@ -74,6 +79,11 @@ class Shared(Struct, frozen=True, dict=True):
     def parts(self) -> Mapping[str, bytes]:
         """What lies beside the document, by digest; nothing of a short record."""
         return self._divided[1]
+
+    @property
+    def parts_by_path(self) -> dict[str, bytes]:
+        """The parts by their paths."""
+        return {layout.blob_path(sha256): raw for sha256, raw in self.parts.items()}
 
     @cached_property
     def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:

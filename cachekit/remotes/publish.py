@@ -16,8 +16,9 @@ from cachekit import calls
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, UncertainError, UsageError
 from cachekit.remotes import index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
+from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.derived import Derived, derived
-from cachekit.remotes.draft import Comparison
+from cachekit.remotes.draft import Drafts
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
@@ -91,6 +92,7 @@ def publish(
     """
     started = began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck, exact=dry_run, signing=signing)
+    drafts = Drafts(compared)
     believed = compared.was_all_there()
     alone = bool(offers) and release is None and not resumed
     if alone and believed and compared.is_all_there():
@@ -112,7 +114,7 @@ def publish(
                 )
             if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
-            todo = compared.draft(revision)
+            todo = drafts.draft(revision)
             sends, ahead = clock.now(), _ahead(storage, todo)
             new = {file.path: file for file in todo.new}
             try:
@@ -127,7 +129,7 @@ def publish(
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             done = Published(todo, revision, attempt, tuple((sent | new).values()))
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            unlisted = compared.additions.unlisted
+            unlisted = drafts.additions.unlisted
             more = _derived(storage, todo, revision, mark, unlisted, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
@@ -151,7 +153,7 @@ def publish(
             compared.took(todo)
             sent |= new
             release, landed = None, structs.replace(done if todo.records or not landed else landed, revision=made)
-            if not (others := compared.additions.look(todo, more.rows)):
+            if not (others := drafts.additions.look(todo, more.rows)):
                 return structs.replace(landed, tries=attempt)
             last = ConflictError(f"{storage.name} lacks what others pushed meanwhile")
             retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all
