@@ -240,9 +240,9 @@ def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
 
 
 def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
-    """What a push says, and what an index lacks of the records that lie there as they are offered."""
-    lacking = [one for one in todo.same if index.short_path(one.record.place) not in known.paths]
-    return [*(Known.of(one.record) for one in lacking), *_rows(todo)]
+    """What a push says, and what an index does not say of the records that lie there as they are offered."""
+    same = [Known.of(one.record) for one in todo.same]
+    return [*(one for one in same if not known.tells_of(one)), *_rows(todo)]
 
 
 def _rows(todo: Draft) -> list[Known]:

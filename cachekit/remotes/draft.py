@@ -84,6 +84,7 @@ class Comparison:
         self._is_far = storage.batch == 1 and storage.lines > 1  # each path is a request that takes its time
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
         self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
+        self._guessed = False  # that is what this store last saw, and may have changed
         self._answers: dict[str, Entry | None] = {}  # what was asked for the present draft, without versions
 
     def was_all_there(self) -> bool:
@@ -103,8 +104,8 @@ class Comparison:
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         if self._storage.batch == len(documents) == 1 and not self.was_all_there():
-            if self._storage.guesses and self._offers[0].absent and not self._exact:
-                self._first = dict.fromkeys(documents)  # to write it costs as much as to ask, and tells as well
+            if self._storage.guesses and not self._exact and (seen := self._last_seen()):
+                self._first, self._guessed = seen, True  # to write on that costs as much as to ask, and tells as well
                 return False
             # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
             with suppress(TooLargeError):
@@ -140,6 +141,17 @@ class Comparison:
         self._lost.update(path for path in self._spoiled if path in files)
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
 
+    def _last_seen(self) -> dict[str, Document | None]:
+        """What lay in the place of the only record when this store last saw it; empty where that must be read.
+
+        What it never saw is new, most likely.
+        """
+        path = layout.record_path(self._offers[0].shared.record.place)
+        copy = self._storage.copies.seen(path)
+        if copy is None:
+            return {path: None}
+        return {path: Document(copy.data, copy.token)} if copy.token else {}
+
     def _stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist; where there are no versions, a draft asks for each once."""
         if revision:
@@ -164,7 +176,10 @@ class Comparison:
         self._drafts += 1
         if self._drafts > 1:
             self._answers.clear()
+        guessed, self._guessed = self._guessed, False
         merged = list(self._merged_all(revision))
+        if guessed and (not merged or self._left):  # nothing is written that would tell: it is read
+            return self.draft(revision)
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
         records, rows = [], []
@@ -315,13 +330,14 @@ class Comparison:
         wanted = {path for _, path in files}
         if self._storage.batch > 1:  # also of files that are elsewhere as well: asked when they are sent
             wanted.update(path for one in merged for path in _files(one.shared))
-        unknown = sorted(wanted - self._told.keys())
+        known = self._told | {path: entry for path, entry in self._answers.items() if entry}
+        unknown = sorted(wanted - known.keys() - self._answers.keys())
         if (
             self._is_far and not self._exact and len(unknown) <= SINGLE
         ):  # sending one tells whether something lies there
             small = {path for file, path in files if file.size <= SOON_SENT}
             unknown = [path for path in unknown if path not in small]
-        lying = self._told | (self._stat(unknown, revision) if unknown else {})
+        lying = known | (self._stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._stat(sorted(spare), revision) if spare else {})
 
@@ -421,10 +437,10 @@ class Comparison:
         """
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
         some = list(told)
-        one_by_one = self._storage.batch == 1
-        if not (self._read or (one_by_one and (self._storage.lines == 1 or len(some) <= LOOKED_AT))):
+        if not self._read and (self._is_far or self._storage.batch > 1):
             known = [path for path in some if path in self._looked_at]
-            some = known or ([] if one_by_one else random.sample(some, min(LOOKED_AT, len(some))))
+            few = min(LOOKED_AT, len(some)) if self._storage.batch > 1 else 0
+            some = known or random.sample(some, few)
         lost = self._lost_of(theirs, some, offer, revision) if some else set[str]()
         if lost and len(some) < len(told):
             some = list(told)

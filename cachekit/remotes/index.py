@@ -174,6 +174,12 @@ class RemoteIndex(Struct, frozen=True, dict=True):
             return None
         return known if known.key.startswith(self.columns[_KEY].of(row)) else None
 
+    def tells_of(self, one: Known) -> bool:
+        """Whether a row says this of a record, whoever signed it."""
+        row = self.paths.get(short_path(one.place))
+        found = self.known(row) if row is not None else None
+        return found is not None and structs.replace(found, signers=one.signers) == one
+
     @cached_property
     def can_be(self) -> bool:
         """Whether all rows say what can be, as `known` has it: each value is looked at once, and each key computed."""
@@ -391,8 +397,6 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     for _ in range(2):  # once more where it came wrong: whoever takes it for damaged writes what a listing finds
         try:
             found = storage.read(layout.INDEX, revision, LARGEST)
-            if found and storage.guesses:
-                storage.copies.keep(layout.INDEX, found.data, found.token)
             return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
         except TooLargeError as error:
             return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token

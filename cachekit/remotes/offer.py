@@ -21,14 +21,12 @@ class Offer(Struct, frozen=True):
         sources: The local file of each digest that the remote may lack.
         replaces: Put it in the place of what is there, instead of both.
         beside: Where it came from, and the signatures that it came with.
-        absent: The remote had no record of this key when this store last asked.
     """
 
     shared: Shared
     sources: Mapping[str, Path | bytes]
     replaces: bool = False
     beside: Beside = MADE_HERE
-    absent: bool = False
 
 
 class Draft(Struct, frozen=True):

@@ -1,11 +1,13 @@
 """A long record on a remote: its document names the parts that have its modules, so that one more is a small change.
 
-    {"record": {"schema": 2, "record": {all but modules}, "whole": "<sha256>", "parts": ["<sha256>", …]}, "sha256": "…"}
+    {"record": {"schema": 3, "record": {all but modules}, "whole": "<sha256>", "parts": ["<sha256>", …], "tail": "…"},
+     "sha256": "…"}
     cachekit/v1/blobs/ab/<sha256>  base64 of zlib of {"modules": […], "inline": {…}}: of so many modules, in their order
 
-A record grows at its end. So of a push that adds a module all parts but the last lie there already: neither are they
-sent, nor are those read that have the name of one that is here. The record, its digest and its signatures are what they
-are in one document. A cachekit that knows no parts finds a record of a later schema, which is a miss.
+A record grows at its end: the tail has the last modules as a part would, until they are as many as one. So a push that
+adds a module writes the document alone, and parts that lie there are neither sent nor, where they are here, read. The
+record, its digest and its signatures are what they are in one document. A cachekit that knows no parts, or no tail,
+finds a record of a later schema, which is a miss.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
@@ -40,7 +42,7 @@ from cachekit.store.record import (
     values_of,
 )
 
-SCHEMA = 2  # the store's records, and short ones, have 1
+SCHEMA, SCHEMA_OF_TAIL = 2, 3  # the store's records, and short ones, have 1
 MODULES = 256  # of a part; a record of no more lies in one document
 LANES = 8  # parts that are read at once
 # Anybody may have written them. Many times what a record has.
@@ -55,6 +57,7 @@ class _Head(Struct, frozen=True, forbid_unknown_fields=True):
     record: dict[str, Any]
     whole: Digest
     parts: Annotated[tuple[Digest, ...], Meta(min_length=1, max_length=_MOST)]
+    tail: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+/=\n]*\Z")] = ""
 
 
 def divided(document: Mapping[str, Any]) -> tuple[bytes, dict[str, bytes]]:
@@ -67,18 +70,22 @@ def divided(document: Mapping[str, Any]) -> tuple[bytes, dict[str, bytes]]:
     if len(modules) <= MODULES:
         return serialise(document), {}
     inline = document.get("inline", {})
-    parts = {}
-    for at in range(0, len(modules), MODULES):
-        some = modules[at : at + MODULES]
-        digests = {file["sha256"] for module in some for file in module["files"]}
-        inside = {sha256: text for sha256, text in inline.items() if sha256 in digests}
-        packed = zlib.compress(serialise({"modules": some, "inline": inside}), 9)
-        raw = base64.b64encode(packed) + b"\n"  # text, so that git itself can hold it
-        parts[hashlib.sha256(raw).hexdigest()] = raw
+    *whole, last = (_packed(modules[at : at + MODULES], inline) for at in range(0, len(modules), MODULES))
+    has_tail = len(modules) % MODULES > 0
+    parts = {hashlib.sha256(raw).hexdigest(): raw for raw in (whole if has_tail else [*whole, last])}
     record = {name: value for name, value in document["record"].items() if name != "modules"}
     head = {"schema": SCHEMA, "record": record, "whole": document["sha256"], "parts": list(parts)}
+    if has_tail:
+        head |= {"schema": SCHEMA_OF_TAIL, "tail": last.decode()}
     others = {name: value for name, value in document.items() if name == "places"}
     return serialise(sealed("record", head) | others), parts
+
+
+def _packed(modules: Sequence[Any], inline: Mapping[str, Any]) -> bytes:
+    digests = {file["sha256"] for module in modules for file in module["files"]}
+    inside = {sha256: text for sha256, text in inline.items() if sha256 in digests}
+    packed = zlib.compress(serialise({"modules": modules, "inline": inside}), 9)
+    return base64.b64encode(packed) + b"\n"  # text, so that git itself can hold it
 
 
 def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
         RemoteError, AuthError: The remote cannot be asked for a part.
     """
     body = document.get("record")
-    if not isinstance(body, dict) or body.get("schema") != SCHEMA or "parts" not in body:
+    if not isinstance(body, dict) or body.get("schema") not in {SCHEMA, SCHEMA_OF_TAIL} or "parts" not in body:
         return document
     others = {name: value for name, value in document.items() if name == "places"}
     try:
@@ -100,8 +107,9 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     left, values = LARGEST, MOST_VALUES
     modules: list[Any] = []
     inline: dict[str, Any] = {}
-    for at in range(0, len(head.parts), LANES):  # never more in memory: what is too much is seen before the rest comes
-        for raw in each([partial(fetch, name) for name in head.parts[at : at + LANES]], LANES):
+    calls = [partial(fetch, name) for name in head.parts] + [head.tail.encode] * bool(head.tail)
+    for at in range(0, len(calls), LANES):  # never more in memory: what is too much is seen before the rest comes
+        for raw in each(calls[at : at + LANES], LANES):
             packed = _unpacked(raw, left)
             part = parse(packed, values)
             left, values = left - len(packed), values - values_of(packed)

@@ -60,6 +60,7 @@ def publish(
     recheck: bool = False,
     spoiled: Collection[str] = (),
     signing: Signing | None = None,
+    resumed: bool = False,
 ) -> Published:
     """Make records visible on a remote.
 
@@ -77,6 +78,7 @@ def publish(
             Without it that is done as far as it costs no request.
         spoiled: Paths of files that are known not to be what their record says.
         signing: Signs, and says what of others may be used; see `Comparison`.
+        resumed: An earlier push of them did not come to its end: also where they are there, what is derived may lack.
 
     Raises:
         UsageError: Anybody can read it, and that was not allowed.
@@ -88,7 +90,8 @@ def publish(
     started = began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck, exact=dry_run, signing=signing)
     believed = compared.was_all_there()
-    if offers and release is None and believed and compared.is_all_there():
+    alone = bool(offers) and release is None and not resumed
+    if alone and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     last: RemoteError | None = None
@@ -103,7 +106,7 @@ def publish(
                     cause="what is pushed there reveals who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
                 )
-            if attempt == 1 and offers and not believed and compared.is_all_there(revision) and release is None:
+            if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
             todo = compared.draft(revision)
             done = Published(todo, revision, attempt)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit.calls import ending
 from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
@@ -163,17 +163,14 @@ def _push(
     start = time.monotonic()
     problems = [_refusal(remote, one) for one in offers]
     refused = _told_refused(store, remote, zip(offers, problems, strict=True))
-    offers = [
-        structs.replace(one, absent=remote.seen_absent(one.shared.record.key))
-        for one, problem in zip(offers, problems, strict=True)
-        if problem is None
-    ]
+    offers = [one for one, problem in zip(offers, problems, strict=True) if problem is None]
     refusal = None if offers else next(filter(None, problems), None)
     mine = lease if lease is not None and lease.remote is remote.storage else None
     keys = [offer.shared.record.key for offer in offers]
     if refusal is not None and mine is None:
         return Pushed(remote=remote.name, refused=refused, error=refusal, seconds=0.0)
     store.journal.emit("push.start", remote=remote.name, keys=keys)
+    resumed = not remote.pending().isdisjoint(keys)
     if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
         remote.keep_pending(keys[0])
 
@@ -198,6 +195,7 @@ def _push(
                 recheck=recheck,
                 spoiled=remote.spoiled,
                 signing=signing,
+                resumed=resumed,
             )
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)

@@ -405,10 +405,6 @@ class Remote:
         age = self._absent.age(key)
         return age is not None and age < ABSENT_SECONDS
 
-    def seen_absent(self, key: str) -> bool:
-        """Whether there was no record of a key when this store last asked for it, however long ago."""
-        return self._absent.age(key) is not None
-
     def exist(self, paths: Sequence[str]) -> set[str]:
         """The paths of those files that exist; two requests for a thousand.
 

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from msgspec import structs
@@ -286,6 +287,25 @@ def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory, bucket, k
     push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
     assert history.after(there(shared), shared.latest()) or there(shared).speaks_for_all(shared)
+
+
+def test_a_push_that_was_killed_before_it_adds_the_rows_when_it_is_run_again(tmp_path, wanted):
+    class Killed(Counted):
+        def commit(self, change, revision):
+            if any(write.path == layout.INDEX for write in change.writes):
+                raise KeyboardInterrupt
+            return self._storage.commit(change, revision)
+
+    memory = MemoryRemote()
+    record, files = made_from(wanted)
+    (short, *_), module = record.modules, "standin-1.0/MODULE_2"
+    for made in (record, structs.replace(record, modules=(short, structs.replace(short, name=module)))):
+        for storage in (Killed(memory), memory):
+            ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+            publish(ann.store, (made, files))
+            with suppress(KeyboardInterrupt):
+                push(ann.store, ann.session.remotes, [made])
+        assert there(memory).tells_of(Known.of(made))
 
 
 def test_who_loses_each_race_for_it_adds_the_row_once_the_record_is_there(tmp_path, wanted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from itertools import product
 
@@ -107,7 +108,7 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
 
 
 @pytest.mark.feature("R7")
-def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(server, name, tmp_path):
+def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(server, name, tmp_path, monkeypatch):
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
@@ -129,14 +130,20 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
     # The first push since there are so many moves them to a document of their own.
     fill_whole(tmp_path / "bob", open_s3(name), others(wanted, 2_971)[-1:])
     ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
-    first = others(wanted, 2_972)[-1]  # whose two files lie there; it finds out all that the second one knows
-    for most, made in ((9, first), (6, (near, files))):
+    monkeypatch.setattr(parts, "MODULES", 64)
+    long, code = long_record(130, size=50)
+    more, contents_of_more = make_record(1, "ijkl", size=7000)
+    grown = structs.replace(
+        long, modules=(*long.modules, structs.replace(more.modules[0], name="standin-1.0/MODULE_X"))
+    )
+    first = others(wanted, 2_972)[-1]  # whose two files lie there; it finds out all that the others know
+    for most, made in ((10, first), (6, (near, files)), (200, (long, code)), (6, (grown, code | contents_of_more))):
         ann.session.remotes.find(made[0].place)  # as before each compile
         server.requests.clear()
         server.sent = server.received = 0
         pushed(ann, made)
         assert server.count() <= most, server.requests
-        assert server.sent + server.received < 3 * made[0].size + 30_000
+        assert server.sent + server.received < 3 * 28_000 + 100_000
     all_of = [(str(number), lambda one=one: one) for number, one in enumerate(zoo)]
     questions = {
         "a miss": lambda me: why(me.session, me.prepare()).nearest.key,
@@ -158,7 +165,7 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
         read = {"coverage": 30, "hub ls": 0}.get(question, 1) if policy == "revokes" else 0
         bounds = server.count() <= 4 + 2 * read + read // 3, server.sent < 300_000 + 60_000 * read
         assert bounds == (True, True), (policy, question, server.requests)
-    one = {"a miss": near.key, "why KEY": near.key, "coverage": 30, "hub ls": 3_003}
+    one = {"a miss": near.key, "why KEY": near.key, "coverage": 30, "hub ls": 3_004}
     assert answers == {(question, policy): one[question] for policy in policies for question in questions}
 
 
@@ -179,11 +186,50 @@ def test_a_push_on_what_was_seen_before_others_pushed_loses_nothing(server, name
     pushed(bob, make_record(3))
     pushed(ann, mine)
     pushed(ann, make_record(4))
+    ours, code = make_record(2, "f")  # on what each last saw of a record that both have written
+    for who, number in ((bob, 7), (ann, 8)):
+        grown = Module(f"standin-1.0/MODULE_{number}", ours.files)
+        pushed(who, (structs.replace(ours, modules=(grown,)), code))
     eve = Watched(tmp_path / "eve", shared=[(open_s3(name), "r")])
     server.requests.clear()
     assert {record.key for record in contents(eve.session)[0].records} == {make_record(n)[0].key for n in range(1, 7)}
     found = eve.session.remotes.find(mine[0].place).shared.record
-    assert {file.sha256 for file in found.files} == {*mine[1], *theirs[1]}
+    assert {file.sha256 for file in found.files} == {*mine[1], *theirs[1], *code}
+    assert {module.name[-1] for module in found.modules} == set("1278")
+
+
+@pytest.mark.feature("R7")
+def test_a_record_that_was_set_back_since_it_was_seen_gets_what_it_lacks(name, tmp_path):
+    """By what was last seen there, nothing is to be written."""
+    storage = open_s3(name)
+    ann, bob = (Watched(tmp_path / who, shared=[(open_s3(name), "rw")]) for who in ("ann", "bob"))
+    (mine, code), (record, built) = make_record(1, "a"), make_record(1, "b")
+    path = layout.record_path(mine.place)
+    pushed(bob, (structs.replace(record, modules=(Module("standin-1.0/MODULE_2", record.files),)), built))
+    before = storage.read(path, "", 1 << 20)
+    pushed(ann, make_record(2))
+    pushed(ann, (mine, code))
+    write(storage, path, before.data, storage.read(path, "", 1 << 20).token)
+    pushed(ann, (mine, code))
+    assert {file.sha256 for file in ann.session.remotes.find(mine.place).shared.record.files} == {*code, *built}
+
+
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize(("modules", "files"), [(1, 4), (15, 1)])
+def test_what_a_push_asked_for_it_neither_sends_nor_asks_for_again(server, name, tmp_path, modules, files):
+    """It asks for files that should be there only where it is told to."""
+    ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
+    made, contents = make_record(1, [str(number) for number in range(files * (modules + 2))])
+    rows = [made.modules[0].files[at : at + files] for at in range(0, len(contents), files)]
+    all_of = tuple(Module(f"standin-1.0/MODULE_{number}", row) for number, row in enumerate(rows))
+    pushed(ann, (structs.replace(made, modules=all_of[:-2]), contents))
+    for last, recheck in ((-1, False), (None, True)):
+        server.requests.clear()
+        pushed(ann, (structs.replace(made, modules=all_of[:last]), contents), recheck=recheck)
+        assert server.count("PUT .*/MODULE_") == files
+        asked = [one for one in server.requests if "list-type" in one or re.match("HEAD .*/MODULE_", one)]
+        assert len(asked) == len(set(asked))
+        assert bool(asked) == recheck
 
 
 @pytest.mark.feature("R7")
@@ -197,7 +243,7 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(server, n
     server.requests.clear()
     server.sent = server.received = 0
     pushed(ann, (made, contents))
-    assert server.count() <= 9, server.requests  # three of them, as the index is divided anew each time
+    assert server.count() <= 7, server.requests  # five of them, as the index is divided anew each time
     assert server.sent + server.received < 100_000
     bob = Watched(tmp_path / "bob", shared=[(open_s3(name), "r")])
     assert bob.session.remotes.find(made.place).shared.record == made
@@ -207,9 +253,9 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(server, n
 def test_a_part_that_is_gone_is_put_back_by_whoever_has_the_record(server, name, tmp_path, monkeypatch):
     """And a part that somebody had sent already is no conflict without end. So is its row, which the copy here has."""
     monkeypatch.setattr(parts, "MODULES", 2)
-    made, contents = long_record(9, size=50)
+    made, contents = long_record(8, size=50)
     ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
-    pushed(ann, (structs.replace(made, modules=made.modules[:8]), contents))
+    pushed(ann, (structs.replace(made, modules=made.modules[:7]), contents))
     storage = open_s3(name)
     made_here(ann.store, (made, contents))
     fresh = {layout.blob_path(sha256): raw for sha256, raw in offer(ann.store, made).shared.parts.items()}

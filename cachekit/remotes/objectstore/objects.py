@@ -24,7 +24,7 @@ REMOVED = b'{"cachekit": "removed", "meaning": "a document was here; the place i
 PART = 8 << 20  # bytes of a piece; and of a part of a large upload, on which an ETag of S3 depends
 ASKERS = 16
 SHA256 = "sha256"  # name of the metadata that objects carry
-FEW = 4  # files that are asked for one by one, which also tells their SHA-256
+FEW = 5  # files that are asked for one by one, which also tells their SHA-256: those of a module, and a pack
 _PAGE = 1000  # entries of one answer to a listing
 _PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than FEW files each
 _CHUNK = 64 << 10  # bytes that are handed on at least, but for the last ones
@@ -74,10 +74,6 @@ class ObjectReader:
         # Seconds that a small answer may take, with a little for the client itself to give up first.
         self._soon = 2 * self._limits.connect + self._limits.read
         self._seen = False  # the bucket is there
-
-    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next."""
-        return {path: found.entry for path, found in self._look(paths).items()}
 
     def _look(self, paths: Sequence[str]) -> dict[str, FoundObject]:
         """What exists of some paths: by requests for each, or by pages of a listing, whichever are fewer."""
@@ -173,11 +169,6 @@ class ObjectReader:
                 yield from (found.entry for found in map(self._seen_in_list, page) if found)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
             raise self._translated(error, "list") from None
-
-    def read(self, path: str, revision: str, limit: int) -> Document | None:
-        """A document; one request."""
-        document = self._document(path, limit)
-        return None if document is None or document.data == REMOVED else document
 
     def _document(self, path: str, limit: int) -> Document | None:
         """A document, or the marker in the place of one; None where neither is there.

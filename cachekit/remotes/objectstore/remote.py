@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -30,7 +29,7 @@ from cachekit.calls import CallProgress
 from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import BLOBS, RECORDS, check
+from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
@@ -53,7 +52,8 @@ if TYPE_CHECKING:
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
 _SENDERS = 6  # files at once
-_COMPARES = "compares"  # in the place of a path: whether the server does, once a push has found out
+_COMPARES = "compares"  # before a server's address, in the place of a path: whether it does, once a push has found out
+_NO_STATE = '{"e_tag":"\\"0\\""}'  # the token of a state that no document has
 
 
 class ObjectStorage(ObjectReader, Storage):
@@ -67,13 +67,14 @@ class ObjectStorage(ObjectReader, Storage):
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
     ) -> None:
         super().__init__(kind, address, options or {}, limits or Limits())
+        self._compares = f"{_COMPARES} {self._stores.server}"
         self._sent: set[tuple[str, str]] = set()
-        self._absent: set[str] = set()  # paths that `stat` was asked for since files were sent, where nothing lay
+        self._asked: dict[str, FoundObject | None] = {}  # what `stat` found since files were sent last
 
     @property
     def guesses(self) -> bool:
         """Whether it is the service's own server, or one that was seen to compare; see `_find_out`."""
-        return not self._stores.server or self.copies.get(_COMPARES) == b"yes"
+        return not self._stores.server or self.copies.get(self._compares) == b"yes"
 
     def revision(self) -> str:
         """Nothing: there are no versions."""
@@ -89,10 +90,21 @@ class ObjectStorage(ObjectReader, Storage):
         return f"it is read without credentials ({variable})" if variable else in_clear(self.server())
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist; what does not is not looked for again when it is sent next."""
-        found = super().stat(paths, revision)
-        self._absent = (self._absent | set(paths)) - found.keys()
-        return found
+        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next.
+
+        When files are sent next, they are not looked for again.
+        """
+        found = self._look(paths)
+        self._asked |= {path: found.get(path) for path in paths}
+        return {path: one.entry for path, one in found.items()}
+
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document; one request."""
+        document = self._document(path, limit)
+        if document is None or document.data == REMOVED:
+            return None
+        self._remember(path, document)
+        return document
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all of which nothing is known, and a request for each that is not there.
@@ -100,11 +112,11 @@ class ObjectStorage(ObjectReader, Storage):
         A few small ones are sent without a look: whatever lies there stays, and is compared then.
         """
         check([file.path for file in files])
-        absent, self._absent = self._absent, set()
-        unknown = [file for file in files if file.path not in absent]
+        known, self._asked = self._asked, {}
+        unknown = [file for file in files if file.path not in known]
         few = len(unknown) <= FEW
         asked = [file.path for file in unknown if not few or file.size > SOON_SENT]
-        there = self._look(asked) if asked else {}
+        there = {path: one for path, one in known.items() if one} | (self._look(asked) if asked else {})
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
@@ -119,22 +131,25 @@ class ObjectStorage(ObjectReader, Storage):
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
-        self._find_out([write for write in change.writes if write.path.startswith(f"{RECORDS}/")])
+        self._find_out([one for one in change.writes if _is_record(one.path) and one.token == ABSENT])
         return ""
 
     def _find_out(self, written: Sequence[Write]) -> None:
-        """Write what was just written once more, as if nothing were there: a server that compares refuses that."""
-        from obstore.exceptions import AlreadyExistsError
+        """Write what was just written on states that it has not: a server that compares refuses that, both ways."""
+        known = self.guesses or not self.copies.kept or self.copies.get(self._compares) is not None
+        if not known and written and written[-1].data:
+            compares = all(self._refuses(written[-1].path, written[-1].data, token) for token in (ABSENT, _NO_STATE))
+            self.copies.keep(self._compares, b"yes" if compares else b"no")
 
-        known = self.guesses or not self.copies.kept or self.copies.get(_COMPARES) is not None
-        if known or not (written and written[-1].data):
-            return
-        with suppress(Exception):  # it was written, whatever becomes of this; another push asks again
-            try:
-                self._put(written[-1].path, written[-1].data, ABSENT)
-                self.copies.keep(_COMPARES, b"no")
-            except AlreadyExistsError:
-                self.copies.keep(_COMPARES, b"yes")
+    def _refuses(self, path: str, data: bytes, token: str) -> bool:
+        """Whether a write on this state is refused; not where that cannot be said: then a look is the safe way."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            self._put(path, data, token)
+        except Exception as error:  # noqa: BLE001 - obstore's own have no common root
+            return isinstance(error, (AlreadyExistsError, PreconditionError))
+        return False
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
         """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
@@ -239,8 +254,13 @@ class ObjectStorage(ObjectReader, Storage):
         mode: Any = "create" if token == ABSENT else from_json(token, dict[str, str])
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
         made = self._calls.run(put, self._soon, "write")
-        if (made["e_tag"] or made["version"]) and self.copies.get(path) is not None:
-            self.copies.keep(path, data, self._token(made))
+        if (made["e_tag"] or made["version"]) and data != REMOVED:
+            self._remember(path, Document(data, self._token(made)))
+
+    def _remember(self, path: str, document: Document) -> None:
+        """What a push builds on without a look: records and the index, with their tokens."""
+        if path == INDEX or _is_record(path):
+            self.copies.keep(path, document.data, document.token)
 
     def _marker(self, path: str) -> Document | None:
         """The marker in the place of a removed document; None where something else lies there."""
@@ -252,6 +272,10 @@ class ObjectStorage(ObjectReader, Storage):
 
     def _changed(self, write: Write) -> ConflictError:
         return ConflictError(f"{self.name}: {write.path} was changed in the meantime")
+
+
+def _is_record(path: str) -> bool:
+    return path.startswith(f"{RECORDS}/")
 
 
 def pieces_of(file: Upload) -> Iterator[bytes]:
