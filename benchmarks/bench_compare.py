@@ -53,7 +53,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "another machine of the same kind": {},
     "another path of the virtual environment": {"python": True},
     "another number of threads": {"environment": {"OMP_NUM_THREADS": "1"}},
-    "another machine type": {"environment": {"ATEN_CPU_CAPABILITY": "default"}},
+    "another processor": {"environment": {"ATEN_CPU_CAPABILITY": "default"}},
     "two writers at once": {},
     "after a writer that was killed": {},
     "half of a graph's file is missing": {"same": True},

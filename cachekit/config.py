@@ -16,10 +16,11 @@ from msgspec import Struct, structs
 
 from cachekit import config_files, config_sagemaker, config_trust, disk, redact
 from cachekit.errors import UsageError
-from cachekit.text import or_none, parse_age, parse_days, parse_size
+from cachekit.text import DAY, duration, or_none, parse_age, parse_days, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
+LONGEST_LEASE = DAY  # seconds: nobody else can keep a team waiting for longer
 TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
@@ -82,6 +83,13 @@ def _seconds(value: Any) -> float:
     return parse_age(value, "s")
 
 
+def _lease(value: Any) -> float:
+    seconds = parse_age(value, "s")
+    if seconds > LONGEST_LEASE:
+        raise ValueError(f"a lease of more than {duration(LONGEST_LEASE)}, which other machines refuse to read")
+    return seconds
+
+
 def _days(value: Any) -> int:
     days = parse_days(value)
     if not days.is_integer():
@@ -109,6 +117,8 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
     if not isinstance(value, dict):
         raise ValueError("expected [remotes.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
+        if name == "local":
+            raise ValueError("local is the store itself, which no remote is called; give the remote another name")
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
             raise ValueError(f'expected url = "…" for {redact.address(str(name))}')
         if bad := [option for option, said in table.items() if not isinstance(said, str)]:
@@ -177,8 +187,8 @@ class Config(Struct, frozen=True, kw_only=True):
     lease_seconds: Annotated[
         float,
         Declared(
-            "how long a machine that has gone silent keeps its lease on a key; 0 lets cachekit choose",
-            _seconds,
+            "how long a machine that has gone silent keeps its lease on a key, at most 24h; 0 lets cachekit choose",
+            _lease,
             0.0,
             example="60",
         ),

@@ -31,7 +31,7 @@ from msgspec import Struct, structs
 
 from cachekit import files, redact
 from cachekit.errors import UsageError
-from cachekit.text import parse_time
+from cachekit.text import cut, parse_time
 from cachekit.values import by_value
 
 # What is asked of a place's records, from the least: nothing, signatures where others can write, signatures.
@@ -245,7 +245,7 @@ def clash(user: Any, project: Any) -> UsageError | None:
                 shown = redact.address(name)
                 return UsageError(
                     f"{shown} is the name of two signers",
-                    cause=f"your own settings say {known['key'][:80]}, and the project's {one['key'][:80]}",
+                    cause=f"your own settings say {cut(known['key'], 80)}, and the project's {cut(one['key'], 80)}",
                     hint=f"give one of them another name: [trust.signers.{shown}] in either file; to revoke both: "
                     f"cachekit trust revoke {shlex.quote(shown)}",
                 )
@@ -306,7 +306,7 @@ def read(value: Any) -> TrustTable:
 def _signer(name: str, value: Any) -> SignerTable:
     if not re.fullmatch(_NAME, name):
         raise ValueError(
-            f"a signer is called {ascii(name)[:80]}: a name has letters from a to z, digits, single spaces and "
+            f"a signer is called {cut(ascii(name), 80)}: a name has letters from a to z, digits, single spaces and "
             ". _ @ + -, so that none looks like another"
         )
     where = f"trust.signers.{redact.address(name)}"
@@ -342,7 +342,7 @@ def _listed(value: Any, name: str, fits: Callable[[str], bool], what: str) -> tu
         raise ValueError(f"trust.revoked.{name} must be a list of {what}")
     if bad := [one for one in value if not fits(one)]:
         raise ValueError(
-            f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is not one"
+            f"trust.revoked.{name} must be a list of {what}, and {redact.address(cut(bad[0], 80))!r} is not one"
         )
     return tuple(dict.fromkeys(value))
 

@@ -142,6 +142,16 @@ def in_settings(text: str) -> Path:
     return named(said).absolute()
 
 
+def hub_home() -> Path:
+    """Where the Hub's client keeps a token, models and data [huggingface_hub: HF_HOME, XDG_CACHE_HOME].
+
+    Raises:
+        UsageError: See `in_settings`.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return in_settings(os.environ.get("HF_HOME") or f"{cache}/huggingface")
+
+
 def no_home() -> str:
     """Why this user has no home directory, once it is known that there is none."""
     home = os.environ.get("HOME")

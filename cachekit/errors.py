@@ -274,7 +274,7 @@ class WaitedTooLongError(CachekitError):
         return cls(
             f"another {other} has been compiling {what} for longer than this one may wait",
             cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
-            hint="wait longer with --wait SECONDS, or look at that process",
+            hint="wait longer with --wait TIME, or look at that process",
         )
 
 

@@ -26,7 +26,7 @@ import msgspec
 from cachekit import files, private, redact
 from cachekit.decode import from_json
 from cachekit.inside import Inside
-from cachekit.text import cause_of
+from cachekit.text import DAY, cause_of
 
 SECOND = 10**9  # ns
 
@@ -193,7 +193,7 @@ def prune(folder: Path, days: int, now: float | None = None, inside: Inside | No
         now: The time, in seconds since the epoch.
         inside: Opens the folder; by default it is there itself, and no way is looked at.
     """
-    oldest = (time.time() if now is None else now) - days * 86_400
+    oldest = (time.time() if now is None else now) - days * DAY
     removed = 0
     with suppress(OSError), (inside or Inside(folder)).folder(folder) as handle:
         for name in os.listdir(handle):  # noqa: PTH208 - an open folder has no path

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from cachekit import disk, private
 from cachekit.config import Config
-from cachekit.text import count, size
+from cachekit.text import DAY, count, size
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+MINUTE, HOUR = 60.0, 3600.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
 

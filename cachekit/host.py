@@ -35,6 +35,8 @@ ISA_FLAGS = frozenset(
 # The hypervisor's name for the machine; optimum-neuron reads it for the same purpose.
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 
+MASTER_PORT = 29500  # where several machines meet, unless somebody says otherwise: torchrun's
+
 
 def product() -> str:
     """What the hypervisor calls this machine: on EC2 its type, `trn1.2xlarge`; empty where nothing says it."""

@@ -1,4 +1,4 @@
-"""What people read, and write: numbers, sizes, ages and times in words; and strangers' text made harmless."""
+"""What people read, and write: numbers, sizes, ages, times in words; what is long, cut; strangers' text, harmless."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _BYTES: dict[str, int] = {"": 1, "B": 1} | {
     for power, letter in enumerate("KMGTP", 1)
     for rest, base in (("", 1000), ("B", 1000), ("I", 1024), ("IB", 1024))
 }
-_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
+DAY = 86_400  # seconds
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 _LONG = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w", "year": "y"}
 _PLAIN = {"s": "seconds", "d": "days"}
+_LONGEST = 100 * _SECONDS["y"]  # what waits for longer, or looks back further, may overflow
 # What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
 # but for tab and newline, marks of writing direction, separators of lines, halves of pairs (of names not in UTF-8).
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -38,6 +40,11 @@ def one_line(words: str) -> str:
     if words.isprintable():
         return _unasked(words)
     return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
+
+
+def spelled(words: str) -> str:
+    r"""Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\xff`."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _unasked(words: str) -> str:
@@ -59,7 +66,18 @@ def cause_of(error: OSError) -> str:
 
 def first_line(error: BaseException) -> str:
     """What an error of somebody else's says, in a line: the first one, or the error's kind where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    return cut((str(error).strip().splitlines() or [type(error).__name__])[0], 300)
+
+
+def cut(words: str, most: int) -> str:
+    """Words of so many characters at most, with a mark where the rest of longer ones was."""
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def first_of(names: Iterable[str], most: int = 3, between: str = ", ") -> str:
+    """The first of some names, for a sentence, and how many more there are: bert, gpt2, t5 and 4 more."""
+    known = [*names]
+    return between.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -146,11 +164,24 @@ def typed(recipe: str, overrides: Iterable[str], options: Mapping[str, object], 
         tiny: The recipe in small.
     """
     words = [
-        recipe,
         *(["--tiny"] if tiny else []),
         *(word for text in overrides for word in ("--set", redact.printed(text))),
     ]
-    return shlex.join([*words, *(word for name, value in options.items() if value for word in (name, str(value)))])
+    words += [word for name, value in options.items() if value for word in (name, str(value))]
+    return " ".join([argument(recipe), *map(_quoted, words)])
+
+
+def argument(path: str) -> str:
+    """A path, or a name, as somebody types it after a command: one that begins with a dash is no option."""
+    return _quoted(f"./{path}" if path.startswith("-") else path)
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; `shlex` knows no way to type bytes that are no text."""
+    if word == spelled(word):
+        return shlex.quote(word)
+    escaped = re.sub(r"[\\']", r"\\\g<0>", word)
+    return f"$'{spelled(escaped)}'"
 
 
 # As people write them: 50GB, 500 MiB, 30d, 12h, 2026-11-01T12:00:00Z
@@ -180,13 +211,15 @@ def parse_age(text: object, plain: str = "d") -> float:
         plain: The unit of a number without one.
 
     Raises:
-        ValueError: The text is not an age.
+        ValueError: The text is not an age, or one of more than a century, which no clock of a system can wait for.
     """
     number, unit = _split(text, f"a number of {_PLAIN[plain]}, 0 or more, or a time like 90min, 12h or 30d")
     name = unit.lower()
     factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or plain)
     if factor is None:
         raise ValueError(f"{unit} is not a unit of time; use s, min, h, d, w or y")
+    if number * factor > _LONGEST:
+        raise ValueError("a time of more than 100 years")
     return number * factor
 
 
@@ -196,7 +229,7 @@ def parse_days(text: object) -> float:
     Raises:
         ValueError: The text is not an age.
     """
-    return parse_age(text) / _SECONDS["d"]
+    return parse_age(text) / DAY
 
 
 def parse_time(text: str) -> datetime:

@@ -92,7 +92,15 @@ def _verb(name: str, parser: Any, level: str) -> list[str]:
 
 
 def _context(parser: Any) -> Any:
-    return parser.make_context(parser.name, [], resilient_parsing=True)
+    return parser.make_context(parser.name, [], resilient_parsing=True, **_settings())
+
+
+def _settings() -> dict[str, Any]:
+    """Those of the command line: a command keeps the names of the help option that its first context had."""
+    from cachekit.cli.app import app
+
+    settings = app.info.context_settings
+    return settings if isinstance(settings, dict) else {}
 
 
 # JSON
@@ -107,7 +115,7 @@ def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
         for words, parser in ((name, commands[name]), *_inner(name, commands[name])):
             if any("--schema" in one.opts for one in parser.params):
                 with redirect_stdout(io.StringIO()) as said:
-                    parser.main(["--schema"], prog_name=f"cachekit {words}", standalone_mode=False)
+                    parser.main(["--schema"], prog_name=f"cachekit {words}", standalone_mode=False, **_settings())
                 yield words.replace(" ", "-"), json.loads(said.getvalue())
 
 

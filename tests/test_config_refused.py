@@ -21,6 +21,13 @@ def test_an_unknown_setting_gets_the_nearest(place):
         path.unlink()
 
 
+def test_the_stores_own_name_is_no_remotes(place):
+    place.write(place.user_file, b'[remotes.local]\nurl = "/x"\n')
+    error = refused(place)
+    assert "local is the store itself" in error.cause
+    assert error.hint
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -58,6 +65,8 @@ BAD = [
     ("keep_logs", -1),
     ("keep_logs", 3.7),
     ("keep_logs", True),
+    ("keep_logs", "1000000000000d"),  # Linux's own calls refuse such times
+    ("lease_seconds", "25h"),  # nobody would read the lease, its holder neither
     ("home", 5),
     ("home", True),
     ("home", ""),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from cachekit.compilers.neuron.entries import scan
 from cachekit.errors import UsageError
 from cachekit.store.gc import GoneFile
 from cachekit.store.index_rows import Listed
+from cachekit.text import typed
 from cachekit.values import Answer, builtins
 from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_name
 from tests.support.standins import Watched, make_record, publish
@@ -96,6 +98,13 @@ def test_json_is_that_of_the_whole_answer(capsys, monkeypatch, answer):
     out.answer(Shown(answer, lambda _: []))
     found = capsys.readouterr().out
     assert found == json.dumps(builtins(answer), indent=2, ensure_ascii=False) + "\n"
+
+
+def test_a_name_can_be_typed_whatever_it_is():
+    hostile = ["-x.yaml", "a b'c.yaml", "e\udcff'\\ f.yaml"]
+    words = " ".join(map(typed, hostile, ([],) * 3, ({},) * 3))
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], stdout=subprocess.PIPE, check=True).stdout
+    assert said.split(b"\0")[:-1] == [b"./-x.yaml", b"a b'c.yaml", b"e\xff'\\ f.yaml"]
 
 
 def test_json_of_many_records_is_written_in_parts(monkeypatch):

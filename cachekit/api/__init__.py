@@ -57,7 +57,7 @@ class Cache(Fleets, Sharing, Upkeep):
         trust_all: Use what anybody made, as `--trust-all`: a compiler cache is code, which runs on this machine.
         toolchain: Plan, pull, lock and export for a release of Neuron's SDK; as `--toolchain`.
         target: Likewise for a chip, `trn1`; as `--target`.
-        instance: Likewise for a machine type; as `--instance`.
+        instance: Likewise for an instance type; as `--instance`.
         nnodes: Machines that train together, as `--nnodes`: the recipe's `parallel.nodes`.
         node_rank: This machine's number among them, from 0.
         master_addr: The first machine's address.

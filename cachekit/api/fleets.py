@@ -263,7 +263,7 @@ class Fleets(Runs):
         return fleet.wait(fleet.submit(layout, draft, found, tell, keep=config.keep_logs), tell)
 
     def _doubt(self, recipes: Sequence[Variant], instance: str, config: Config) -> str:
-        """What nobody has shown of compiling for another machine type; one of which it is impossible is an error."""
+        """What nobody has shown of compiling for another instance type; one of which it is impossible is an error."""
         from cachekit.compilers.elsewhere import compile_for
         from cachekit.recipe import zoo
 

@@ -108,18 +108,19 @@ def neffs(files: Sequence[Path]) -> list[CompiledFile]:
 
 
 def own_prices(price: Sequence[str]) -> Prices:
-    """What an hour of each machine type costs somebody: `["trn1.2xlarge=0.40"]`.
+    """What an hour of each instance type costs somebody: `["trn1.2xlarge=0.40"]`.
 
     Raises:
-        UsageError: A price is of no machine type.
+        UsageError: A price is of no instance type.
     """
     from cachekit.errors import UsageError
     from cachekit.recipe import price as prices
 
     found = prices.read(price)
-    if found.instance or "" in found.own:
+    if bare := next((one for one in price if "=" not in one), ""):
         raise UsageError(
-            f"--price {found.instance or found.own['']}: not of the form TYPE=DOLLARS",
+            f"--price {bare}: not of the form TYPE=DOLLARS",
+            cause="several instance types are compared here",
             hint="--price trn1.2xlarge=0.40",
         )
     return found

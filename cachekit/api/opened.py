@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.errors import MissError, UsageError
+from cachekit.host import MASTER_PORT
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
@@ -68,7 +69,7 @@ class Opened:
     nnodes: int | None = None
     node_rank: int = 0
     master_addr: str = ""
-    master_port: int = 29500
+    master_port: int = MASTER_PORT
     progress: Progress | None = None
 
     @contextmanager
@@ -188,7 +189,7 @@ class Opened:
 
     def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
         """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
-        said = {**self._where(), "--compiler": self.compiler}
+        said = {**self._where(), "--compiler": self.compiler, **self._which()}
         if machine:
             said |= {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
         return self._variant(recipe).typed(said)
@@ -196,6 +197,11 @@ class Opened:
     def _where(self) -> dict[str, object]:
         """The options that say which store and which remotes are meant, for a command that goes on from here."""
         return {"--home": self.home, "--cache": self.cache}
+
+    def _which(self) -> dict[str, object]:
+        """The options that say which machine of several this one is."""
+        port = self.master_port if self.master_port != MASTER_PORT else 0
+        return {"--node-rank": self.node_rank, "--master-addr": self.master_addr, "--master-port": port}
 
     @contextmanager
     def _prepared(

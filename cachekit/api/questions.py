@@ -98,14 +98,14 @@ class Questions(Opened):
             return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 
     def plan_instances(self, recipe: AnyRecipe, *, price: Price = ()) -> InstancePlan:
-        """On which machine type of the registry a recipe trains cheapest, and why. `cachekit plan --instances`.
+        """On which instance type of the registry a recipe trains cheapest, and why. `cachekit plan --instances`.
 
         Args:
             recipe: As for `plan`. Its `expect` has the training times; with changes they are not its own.
-            price: What an hour of a machine type costs you: `["trn1.2xlarge=0.40"]`.
+            price: What an hour of an instance type costs you: `["trn1.2xlarge=0.40"]`.
 
         Raises:
-            UsageError: A machine or a chip was named as well; or that is no price of a machine type.
+            UsageError: A machine or a chip was named as well; or that is no price of an instance type.
         """
         from cachekit.api.functions import own_prices
         from cachekit.compilers.elsewhere import Elsewhere
@@ -113,7 +113,7 @@ class Questions(Opened):
 
         if self.instance or self.target:
             raise UsageError(
-                "--instances compares all machine types, and one was named",
+                "--instances compares all instance types, and one was named",
                 hint="leave out --instance and --target, or --instances",
             )
         paid = own_prices([repr(price)] if isinstance(price, int | float) else price)
@@ -266,7 +266,7 @@ class Questions(Opened):
             cost: In dollars, at the price of this machine: of the runs on machines of this type.
 
         Raises:
-            UnknownNameError: There is no such run, or machine type.
+            UnknownNameError: There is no such run, or instance type.
             UsageError: That is not a day, a period or a price; or a run and a day are both given.
         """
         from cachekit.recipe.price import machine

@@ -44,12 +44,12 @@ class Runs(Questions):
 
         Args:
             recipe: See `plan`.
-            compile_for: A machine type of the registry that this machine, which has no device, compiles for.
+            compile_for: An instance type of the registry that this machine, which has no device, compiles for.
             require_warm: See `Runs`.
             recache: See `Runs`.
 
         Raises:
-            UsageError: Nothing compiles for that machine type here, with the reason.
+            UsageError: Nothing compiles for that instance type here, with the reason.
             MissError: Something would compile, under `require_warm`.
             WaitedTooLongError: Another process compiles the same beyond the deadline.
             CompileError: The compiler, or the trial run, failed.
@@ -72,8 +72,8 @@ class Runs(Questions):
                 words = tuple(word for word in one.words if not redact.holds(word))  # a note is a file
                 last = Last(place, words, self.compiler or "auto", one.tiny)
                 note_last(opened.store.layout, Path.cwd(), last)
-            verb = "push" if "device" in prepared.fingerprint.lacks else "train"
-            return warmed(done, following=f"cachekit {typed(verb, (), self._where())}")
+            verb, which = ("push", {}) if "device" in prepared.fingerprint.lacks else ("train", self._which())
+            return warmed(done, following=f"cachekit {typed(verb, (), self._where() | which)}")
 
     def warm_all(
         self,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from msgspec import structs
 
-from cachekit.cli import out, stop
+from cachekit.cli import options, out, stop
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import cut
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -33,7 +34,12 @@ ContractOnly = Annotated[
 ]
 Report = Annotated[
     Optional[Path],
-    typer.Option("--report", metavar="FILE", help=f"Where --neuron-contract writes its report. [default: {REPORT}]"),
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        parser=options.file_to_write,
+        help=f"Where --neuron-contract writes its report. [default: {REPORT}]",
+    ),
 ]
 
 
@@ -150,7 +156,7 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
         lines += ["", f"{title} ({answer.compiler})"]
         for one in part:
             line = f"{one.state.ljust(9)}{one.name.ljust(width)}{one.seen}"
-            lines.append(line if len(line) <= columns else f"{line[: columns - 3]}...")
+            lines.append(cut(line, columns))
             if one.state == "differs" or whole:
                 for label, words in (("wanted", one.assumed), ("seen", one.seen), ("means", one.means)):
                     lines += out.labelled(f"{label}: ".ljust(9), words, 9)

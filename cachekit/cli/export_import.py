@@ -10,6 +10,7 @@ from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import argument
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -94,9 +95,12 @@ def bundled(answer: Bundled) -> list[str]:
     ]
     lines += out.some(records, SHOWN)
     if answer.sha256:
-        name = answer.bundle.rpartition("/")[2]
+        name = argument(answer.bundle.rpartition("/")[2])
         more = "" if answer.signed else " --trust-all"
-        lines += [f"  sha256 {answer.sha256}", f"  next, on the other machine: cachekit store import {name}{more}"]
+        lines += [
+            f"  sha256 {answer.sha256}",
+            f"  next, on the other machine: cachekit store import {name}{more}",
+        ]
     return lines
 
 
@@ -177,5 +181,4 @@ def imported(answer: Imported) -> list[str]:
 
 def _some(title: str, items: list[tuple[str, str]]) -> list[str]:
     told = [line for name, reason in items[:SHOWN] for line in (f"    {name}", *out.labelled("      ", reason))]
-    more = out.some([name for name, _ in items], SHOWN, 4)[SHOWN:]
-    return [f"  {title}:", *told, *more] if items else []
+    return [f"  {title}:", *told, *out.more(len(items) - SHOWN, 4)] if items else []

@@ -159,7 +159,7 @@ def human(answer: FleetState) -> list[str]:
         ]
         for unit in answer.units
     ]
-    lines += out.table(cells, ["", "state", "key", "machine", "took", "command"], right={0, 4}, cut={3, 5})
+    lines += out.table(cells, ["", "state", "key", "machine", "took", "command"], right={0, 4}, shrink={3, 5})
     for unit in answer.units:
         why = ", ".join(filter(None, [_code(unit), unit.error or unit.reason]))
         if (unit.state in BAD or unit.error) and why:

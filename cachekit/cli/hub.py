@@ -9,7 +9,7 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, group, verb
-from cachekit.text import not_asked
+from cachekit.text import cut, first_of, not_asked
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -120,7 +120,7 @@ def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
             lines += out.labelled("", not_asked(one.remote, one.unanswered.said)) if one is not silent else []
             continue
         if one.recipes:
-            there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))
+            there = first_of((cut(name, LONGEST) for name in one.recipes), SHOWN)
             lines += out.labelled("", f"{one.remote}: no record is of a recipe named {asked!r}, but of {there}")
         else:
             lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
@@ -129,7 +129,7 @@ def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
         machines = any(row.instance for row in one.records)
         header = ["  key", "recipe", "model", *(["machine"] if machines else []), "size", "made", "by", "trust"]
         rows = [_row(row, one, machines=machines) for row in one.records]
-        table = iter(out.table(rows, header, cut=(1, 2, len(header) - 2, len(header) - 1)))
+        table = iter(out.table(rows, header, shrink=(1, 2, len(header) - 2, len(header) - 1)))
         head = next(table)
         by_compiler: dict[str, list[str]] = {}
         for row, line in zip(one.records, table, strict=True):
@@ -147,9 +147,5 @@ def _row(row: RemoteRecord, where: RemoteContents, *, machines: bool) -> list[st
     if row.said_signers:
         trust = f"says {', '.join(row.said_signers)}"
     made = row.created[:10]
-    names = [_short(name) for name in (row.recipe, row.model_type, *([row.instance or "-"] if machines else []))]
-    return [f"  {row.key[:12]}", *names, out.size(row.bytes), made, _short(who, NAME), _short(trust)]
-
-
-def _short(name: str, most: int = LONGEST) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    names = [cut(name, LONGEST) for name in (row.recipe, row.model_type, *([row.instance or "-"] if machines else []))]
+    return [f"  {row.key[:12]}", *names, out.size(row.bytes), made, cut(who, NAME), cut(trust, LONGEST)]

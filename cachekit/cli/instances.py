@@ -1,4 +1,4 @@
-"""The screen of `cachekit plan --instances`: machine types side by side."""
+"""The screen of `cachekit plan --instances`: instance types side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def human(answer: InstancePlan) -> list[str]:
-    """Machine types side by side: what training costs on each, why one is the cheapest, and who says so."""
+    """Instance types side by side: what training costs on each, why one is the cheapest, and who says so."""
     head = (
         f"{answer.cheapest} trains it cheapest" if answer.cheapest else "nobody knows which machine trains it cheapest"
     )

@@ -13,6 +13,7 @@ from cachekit import api
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import CachekitError, IntegrityError, UsageError
+from cachekit.text import first_of
 
 if TYPE_CHECKING:
     from cachekit.api.answers import CompiledFile, Graph, Leaks, Tensor
@@ -134,7 +135,7 @@ def _leaks(leaks: Leaks, *, whole: bool) -> list[str]:
     words = [out.count(leaks.count, "path of the host", "paths of the host")] if leaks.count else []
     for label, names in (("name", leaks.users), ("host", leaks.hosts)):
         if names:
-            words.append(f"the {label}{'s' if len(names) > 1 else ''} {', '.join(names[:PATHS])}")
+            words.append(f"the {label}{'s' if len(names) > 1 else ''} {first_of(names, PATHS)}")
     lines = _field("leaks", " and ".join(words) + ": look before you publish it") if words else []
     shown = leaks.paths if whole else leaks.paths[:PATHS]
     lines += [_cut(f"  {leak.path}") for leak in shown]

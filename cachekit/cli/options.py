@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from cachekit.cli import out
+
 if TYPE_CHECKING:
     from cachekit.api import Variant
 
@@ -17,6 +19,13 @@ def variants(names: Sequence[str] | None, overrides: Sequence[str] | None, *, ti
     from cachekit.api import Variant
 
     return [Variant(name, tuple(overrides or ()), tiny) for name in names or ()]
+
+
+def file_to_write(text: str) -> Path:
+    """The file that an option names beside the answer, which has stdout."""
+    if text == "-":
+        raise typer.BadParameter("stdout has the answer; name a file")
+    return out.writable(Path(text))
 
 
 def _names(kind: str, incomplete: str) -> list[str]:
@@ -109,7 +118,7 @@ Toolchain = Annotated[
 ]
 Instance = Annotated[
     Optional[str],
-    typer.Option("--instance", metavar="TYPE", help="The machine type to use.", autocompletion=complete_instance),
+    typer.Option("--instance", metavar="TYPE", help="The instance type to use.", autocompletion=complete_instance),
 ]
 Target = Annotated[Optional[str], typer.Option("--target", metavar="NAME", help="The chip to use: trn1, trn2 or inf2.")]
 NodeCount = Annotated[
@@ -120,7 +129,9 @@ MasterAddress = Annotated[str, typer.Option("--master-addr", metavar="HOST", hel
 MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="The port on that machine.")]
 Cache = Annotated[
     Optional[str],
-    typer.Option("--cache", metavar="local:rw,NAME:r", help="The store and the remotes in order, each with r or rw."),
+    typer.Option(
+        "--cache", metavar="local:rw,NAME:r", help="The store and the remotes in order, each with r, w or rw."
+    ),
 ]
 TrustAll = Annotated[
     bool,
@@ -160,7 +171,7 @@ ModelName = Annotated[
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this per hour."),
+    typer.Option("--max-price", metavar="DOLLARS", help="Only what costs at most this per hour."),
 ]
 Price = Annotated[
     Optional[list[str]],

@@ -12,14 +12,14 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import UNSET, Struct, field, structs
 
 from cachekit import files, redact
 from cachekit.errors import CachekitError, UsageError
-from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
+from cachekit.text import CONTROL, about, cause_of, count, cut, duration, moment, one_line, plain, rate, size
 from cachekit.values import Answer, Failed, builtins
 
 if TYPE_CHECKING:
@@ -264,15 +264,58 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
         Why it could not be written: a warning, since what the answer tells of has been done.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        raw = (json.dumps(redact.document(found.as_dict()), indent=2) + "\n").encode()
-        if path.exists() and not path.is_file():  # a pipe, /dev/stdout
-            path.write_bytes(raw)
-        else:  # somebody else's link in its place leads nowhere
-            _replace(path, raw)
-    except OSError as error:
-        return (f"{path} could not be written: {cause_of(error)}",)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(redact.document(found.as_dict()), indent=2) + "\n")
+    except UsageError as error:
+        return (f"{path} could not be written: {error.cause}",)
     return ()
+
+
+def write_file(path: Path, text: str, beginning: str = "") -> None:
+    """Write a file that somebody named, whole or not at all; a link in its place leads nowhere.
+
+    Args:
+        path: The file.
+        text: All of it.
+        beginning: How it begins. A file that is there and has something else, of somebody's, is not replaced.
+
+    Raises:
+        UsageError: It cannot be written; see `writable`.
+    """
+    try:
+        if writable(path).exists() and beginning:
+            with files.opened(path) as source:
+                head = source.read(len(beginning.encode()))
+            if head and head != beginning.encode():
+                hint = "name another file, or remove it"
+                raise UsageError(f"{path} exists, and this command did not write it", hint=hint)
+        _replace(path, text.encode("utf-8"))
+    except OSError as error:
+        raise _unwritten(path, cause_of(error)) from error
+
+
+def writable(path: Path) -> Path:
+    """The path of a file that is to be written, which may be there already.
+
+    Raises:
+        UsageError: Something else is there, which is neither waited for nor replaced; or its folder is missing.
+    """
+    mode = stat.S_IFREG
+    try:
+        path.parent.stat()
+        with suppress(FileNotFoundError):
+            mode = path.stat().st_mode
+    except OSError as error:
+        raise _unwritten(path, cause_of(error)) from error
+    # /dev/stdout may lead to a regular file: root would replace the link.
+    if not stat.S_ISREG(mode) or str(path.absolute().parent) == "/dev":
+        raise _unwritten(path, f"it is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    return path
+
+
+def _unwritten(path: Path, cause: str) -> UsageError:
+    return UsageError(f"{path} cannot be written", cause=cause, hint="name another file")
 
 
 def _replace(path: Path, raw: bytes) -> None:
@@ -432,13 +475,16 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
 
 def some(lines: Sequence[str], most: int, indent: int = 2) -> list[str]:
     """The first lines of a list, and how many more there are."""
-    if len(lines) <= most:
-        return [*lines]
-    return [*lines[:most], f"{' ' * indent}... and {len(lines) - most} more (--format json)"]
+    return [*lines[:most], *more(len(lines) - most, indent)]
+
+
+def more(left: int, indent: int = 2) -> list[str]:
+    """The line below the first of a list, which says how many more there are; none where there are none."""
+    return [f"{' ' * indent}... and {left:,} more (--format json)"] if left > 0 else []
 
 
 def table(
-    rows: Sequence[Sequence[str]], header: Sequence[str], right: Collection[int] = (), cut: Collection[int] = ()
+    rows: Sequence[Sequence[str]], header: Sequence[str], right: Collection[int] = (), shrink: Collection[int] = ()
 ) -> list[str]:
     """Columns as wide as their contents; the last one is not padded.
 
@@ -446,7 +492,7 @@ def table(
         rows: Cells.
         header: Above them.
         right: Columns of numbers, which end at one edge.
-        cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
+        shrink: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
     # Each different cell of a column is looked at once: of 100,000 records most are alike. They are as wide as they are
     # shown: a stranger's name may hold what is shown escaped.
@@ -454,11 +500,11 @@ def table(
     shown = [{cell: cell if cell.isprintable() else one_line(cell) for cell in set(column)} for column in contents]
     widths = [max(map(len, cells.values())) for cells in shown]
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
-    while cut and sum(widths) > room and widths[widest := max(cut, key=widths.__getitem__)] > SHORTEST:
+    while shrink and sum(widths) > room and widths[widest := max(shrink, key=widths.__getitem__)] > SHORTEST:
         widths[widest] -= 1
     for place, (cells, width) in enumerate(zip(shown, widths, strict=True)):
         for cell, text in cells.items():
-            short = text if len(text) <= width else f"{text[: width - 1]}…"
+            short = cut(text, width)
             cells[cell] = short.rjust(width) if place in right else short.ljust(width)
     padded = [map(cells.__getitem__, column) for cells, column in zip(shown, contents, strict=True)]
     return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from cachekit.cli import instances as on_instances
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.text import a, dollars, named, not_asked, span
+from cachekit.text import a, cut, dollars, first_of, named, not_asked, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
+VALUE = 40  # characters of a value in one
 CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
 DIFFERENCES = 6  # from the job that a figure was published of
-NAMES = 3  # of recipes beside a source
 LABELS = 10
 IGNORED = 5
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 Instances = Annotated[
-    bool, typer.Option("--instances", help="Compare the registry's machine types: which one trains it cheapest.")
+    bool, typer.Option("--instances", help="Compare the registry's instance types: which one trains it cheapest.")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
@@ -75,8 +75,8 @@ def command(
     on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
     compiler, and its cost from the price of the machine. For local data, it shows rows, classes, examples and
     anything that looks wrong, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and
-    --max-price choose among the recipes of the zoo. --instances compares machine types, by the training times that were
-    published for the recipe and by the prices of the registry, or yours.
+    --max-price choose among the recipes of the zoo. --instances compares instance types, by the training times that
+    were published for the recipe and by the prices of the registry, or yours.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -105,7 +105,7 @@ def command(
     if instances:
         if chosen or len(names) > 1 or require_warm:
             raise UsageError(
-                "--instances compares machine types for one recipe", hint="cachekit plan RECIPE --instances"
+                "--instances compares instance types for one recipe", hint="cachekit plan RECIPE --instances"
             )
         compared = cache.plan_instances(Variant(names[0], overrides or (), tiny), price=paid)
         return Shown(compared, on_instances.human, lambda answer: answer.cheapest)
@@ -189,8 +189,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         for change in near.changes[:CHANGES]:
             lines += [f"    {change_text(change)}"] if change.name == named(change.name) else []
             lines += meaning(change, 6)
-        if len(near.changes) > CHANGES:
-            lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
+        lines += out.more(len(near.changes) - CHANGES, 4)
     lines += [*_time(answer), *_reuse(answer), *layout, *_data(answer.data)]
     if answer.model_type != COMMAND:
         where = f" on {a(answer.elsewhere)}" if answer.elsewhere else ""
@@ -230,13 +229,11 @@ def _data(found: Preview | None) -> list[str]:
         sizes += f"; what follows is about the first {looked:,} rows of each file"
     lines = out.labelled("rows: ", sizes, 2)
     if found.columns:
-        unread = f"; unused: {', '.join(found.unread[:LABELS])}" if found.unread else ""
-        unread += f", and {len(found.unread) - LABELS} more" if len(found.unread) > LABELS else ""
+        unread = f"; unused: {first_of(found.unread, LABELS)}" if found.unread else ""
         lines += out.labelled("columns: ", f"{', '.join(found.columns)}{unread}", 4)
     if found.labels:
-        shown = [f"{name} ({number:,})" for name, number in list(found.labels.items())[:LABELS]]
-        more = f", and {len(found.labels) - LABELS} more" if len(found.labels) > LABELS else ""
-        lines += out.labelled("labels: ", f"{', '.join(shown)}{more}", 4)
+        shown = [f"{name} ({number:,})" for name, number in found.labels.items()]
+        lines += out.labelled("labels: ", first_of(shown, LABELS), 4)
     for row in found.examples:
         lines += out.labelled("", " | ".join(row.values()), 4)
     if found.cut:
@@ -247,8 +244,7 @@ def _data(found: Preview | None) -> list[str]:
         )
     for name, why in list(found.ignored.items())[:IGNORED]:
         lines += out.labelled("", f"not read: {name}, {why}", 4)
-    if len(found.ignored) > IGNORED:
-        lines.append(f"    and {len(found.ignored) - IGNORED} more that are not read")
+    lines += out.more(len(found.ignored) - IGNORED, 4)
     for why in found.unread_splits:
         lines += out.labelled("not read: ", why, 4)
     for doubt in found.doubts:
@@ -270,8 +266,7 @@ def _modules(answer: Planned) -> list[str]:
 
 def figure(expected: Expected) -> str:
     """Where an expected time comes from, and in what the job differs from the one that was timed."""
-    more = f", and {len(expected.differs) - DIFFERENCES} more" if len(expected.differs) > DIFFERENCES else ""
-    differs = f"; it differs: {', '.join(map(named, expected.differs[:DIFFERENCES]))}{more}" if expected.differs else ""
+    differs = f"; it differs: {first_of(map(named, expected.differs), DIFFERENCES)}" if expected.differs else ""
     return f"{METHODS[expected.method]} {expected.source}{differs}"
 
 
@@ -314,7 +309,7 @@ def _reuse(answer: Planned) -> list[str]:
 
 def change_text(change: Change) -> str:
     """One difference: `name: old → new`, long values cut."""
-    return f"{change.name}: {_short(change.old)} → {_short(change.new)}"
+    return f"{change.name}: {cut(out.value(change.old), VALUE)} → {cut(out.value(change.new), VALUE)}"
 
 
 def meaning(change: Told, indent: int) -> list[str]:
@@ -323,11 +318,6 @@ def meaning(change: Told, indent: int) -> list[str]:
     if change.follows:
         lines += out.labelled("with it: ", ", ".join(other.name for other in change.follows), indent)
     return lines
-
-
-def _short(value: Any) -> str:
-    words = out.value(value)
-    return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
 
 
 def several(answer: Forecast) -> list[str]:
@@ -381,8 +371,7 @@ def _sources(missed: Sequence[Row]) -> list[str]:
             named.setdefault(f"{METHODS[row.expected.method]} {row.expected.source}", []).append(row.name)
     lines = []
     for source, names in named.items():
-        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-        lines += out.labelled("", f"{', '.join(names[:NAMES])}{more}: {source}", 2)
+        lines += out.labelled("", f"{first_of(names)}: {source}", 2)
     for price in dict.fromkeys(row.price for row in missed if row.price):
         machine = f" of {a(price.instance)}" if price.instance else ""
         lines += out.labelled("", f"{dollars(price.per_hour)} an hour{machine}: {price.source}", 2)

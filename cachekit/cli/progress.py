@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import out
 from cachekit.errors import UntrustedError
-from cachekit.text import named, one_line
+from cachekit.text import first_of, named, one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -108,7 +108,10 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "spot.notice": lambda e: (
         f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
     ),
-    "push.last": lambda e: f"pushing what is finished, for {e['seconds']:.0f} s at most; Ctrl-C ends that",
+    "push.last": lambda e: (
+        f"pushing what is finished, for {e['seconds']:.0f} s at most"
+        f"{', then giving the lease back' if e['lease'] else ''}; Ctrl-C ends that"
+    ),
     "store.unguarded": lambda e: (
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),
@@ -345,19 +348,18 @@ class Progress:
 
     def _on_record_differs(self, event: Event) -> None:
         first = event["modules"][0]
-        more = f" and {len(event['modules']) - 1} more" if len(event["modules"]) > 1 else ""
         made = [
             f"{first[side][:12]} by {event[side]['by']}, {event[side]['created'][:16]}" for side in ("ours", "theirs")
         ]
+        names = first_of((one["name"] for one in event["modules"]), 1)
         place = "in the store" if event["where"] == "local" else f"on {event['where']}"
-        out.warning(f"{event['key'][:16]} was built twice, with different bytes: {first['name']}{more}")
+        out.warning(f"{event['key'][:16]} was built twice, with different bytes: {names}")
         out.warning(f"  here {made[0]}; {place} {made[1]}")
 
     def _on_reuse_restored(self, event: Event) -> None:
-        differs = ", ".join(map(named, event["differs"][:3])) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
         what = f"{event['nearest'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
         self._line(f"beginning with the nearest record, {what}")
-        self._line(f"  it differs in {differs}")
+        self._line(f"  it differs in {first_of(map(named, event['differs']))}")
 
     def _on_restore_left(self, _: Event) -> None:
         self._left = True

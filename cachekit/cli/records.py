@@ -58,7 +58,7 @@ def listed(found: list[Listed], home: str) -> list[str]:
         for row in found
     ]
     found.clear()
-    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))
+    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], shrink=(1, 2))
 
 
 @verb("home", answers="StoredRecord")
@@ -230,7 +230,7 @@ def pinned_now(found: list[Pinned]) -> list[str]:
         ]
         for one in found
     ]
-    return out.table(rows, ["size", "key", "recipe", "compiler", "pinned"], right=(0,), cut=(2, 3))
+    return out.table(rows, ["size", "key", "recipe", "compiler", "pinned"], right=(0,), shrink=(2, 3))
 
 
 def pinned(found: list[Pinned]) -> list[str]:

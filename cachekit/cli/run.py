@@ -39,7 +39,10 @@ SoftArguments = Annotated[
     ),
 ]
 Report = Annotated[
-    Optional[Path], typer.Option("--report", metavar="FILE", help="Write the outcome to this file, as JSON.")
+    Optional[Path],
+    typer.Option(
+        "--report", metavar="FILE", parser=options.file_to_write, help="Write the outcome to this file, as JSON."
+    ),
 ]
 
 

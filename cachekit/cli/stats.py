@@ -12,7 +12,7 @@ import typer
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import PERIODS, dollars
+from cachekit.text import PERIODS, cut, dollars
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -37,12 +37,18 @@ By = Annotated[
 Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
 Check = Annotated[bool, typer.Option("--check", help="Count all journals anew, and compare with the kept figures.")]
 Html = Annotated[
-    Optional[Path], typer.Option("--html", metavar="FILE", help="Also write an HTML page with small charts.")
+    Optional[Path],
+    typer.Option(
+        "--html", metavar="FILE", parser=options.file_to_write, help="Also write an HTML page with small charts."
+    ),
 ]
 Trace = Annotated[
     Optional[Path],
     typer.Option(
-        "--trace", metavar="FILE", help="Write what --run did, and when, as a Chrome trace for ui.perfetto.dev."
+        "--trace",
+        metavar="FILE",
+        parser=options.file_to_write,
+        help="Write what --run did, and when, as a Chrome trace for ui.perfetto.dev.",
     ),
 ]
 
@@ -86,10 +92,10 @@ def command(
         from cachekit.cli import stats_page
 
         if html:
-            stats_page.write(html, stats_page.page(found), stats_page.PAGE)
+            out.write_file(html, stats_page.page(found), stats_page.PAGE)
             notes.append(f"wrote {html}: {html.absolute().as_uri()}")
         if trace:
-            stats_page.write(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
+            out.write_file(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
             notes.append(f"wrote {trace}; open it at https://ui.perfetto.dev")
     whole = out.wants_more()
     return Shown(
@@ -214,7 +220,7 @@ def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
     timed = heading in PERIODS
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
     header, rows = part_rows(heading, shown)
-    short = [[name if timed or len(name) <= LONGEST else name[: LONGEST - 1] + "…", *cells] for name, *cells in rows]
+    short = [[cut(name, LONGEST), *cells] for name, *cells in rows]
     lines = out.table(short, header, right=range(1, len(header)))
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]

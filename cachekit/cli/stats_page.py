@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cachekit.cli import out, stats
-from cachekit.errors import UsageError
-from cachekit.files import opened, replace
-from cachekit.text import cause_of
 
 if TYPE_CHECKING:
     from cachekit.api.answers import Part, Stats
@@ -106,30 +102,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], bars: Sequence[
 
 def _text(words: str) -> str:
     return escape(out.plain(words))
-
-
-def write(path: Path, text: str, beginning: str) -> None:
-    """Write a file whole, or not at all.
-
-    Args:
-        path: The file. One that is there is replaced where it begins as `text` does, or is empty.
-        text: All of it.
-        beginning: How such a file begins.
-
-    Raises:
-        UsageError: The file cannot be written, or something else lies there.
-    """
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(21, "it is a folder")
-        if path.exists():
-            with opened(path) as source:
-                head = source.read(len(beginning.encode()))
-            if head and head != beginning.encode():
-                raise UsageError(
-                    f"{path} exists, and this command did not write it",
-                    hint="name another file, or remove it",
-                )
-        replace(path, text.encode("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error

@@ -10,6 +10,7 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
+from cachekit.text import first_of
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -97,7 +98,7 @@ def _table(records: Sequence[GoneRecord]) -> list[str]:
         ]
         for record in records[:SHOWN]
     ]
-    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], cut=(2, 3))
+    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], shrink=(2, 3))
     left = records[SHOWN:]
     if left:
         size = sum(record.bytes for record in left)
@@ -146,8 +147,7 @@ def verified(answer: Verified) -> list[str]:
     for one in bad[:SHOWN]:
         why = f"; not repaired: {one.left}" if one.left else ""
         lines += out.labelled("bad         ", f"{_name(one)}: {one.reason}{why}")
-    if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
-        lines.append(f"            ... and {more} more (--format json)")
+    lines += out.more(max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0), 12)
     sources = {
         "made here": came.here,
         "from places of yours": came.owner,
@@ -179,6 +179,5 @@ def verified(answer: Verified) -> list[str]:
 
 
 def _name(one: Problem) -> str:
-    more = f" and {len(one.keys) - 1} more" if len(one.keys) > 1 else ""
     recipe = f" {one.recipe}" if one.recipe else ""
-    return f"{one.keys[0][:12]}{more}{recipe} {one.file}"
+    return f"{first_of((key[:12] for key in one.keys), 1)}{recipe} {one.file}"

@@ -56,7 +56,7 @@ For = Annotated[
     typer.Option(
         "--for",
         metavar="TYPE",
-        help="Compile for this machine type, on a machine without its device.",
+        help="Compile for this instance type, on a machine without its device.",
         show_default=False,
         autocompletion=options.complete_instance,
     ),
@@ -97,7 +97,7 @@ def command(
 
     With --on, the machines of an engine compile, and share what they compiled through the remotes; `cachekit fleet`
     follows them. --toolchain and --instance describe these machines if they differ from this one. With --for, a machine
-    without a device compiles for a machine type that has one, if the compiler can.
+    without a device compiles for an instance type that has one, if the compiler can.
 
     Example:  cachekit warm recipes/bert.yaml
 

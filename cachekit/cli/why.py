@@ -14,7 +14,7 @@ from cachekit.cli import options, out
 from cachekit.cli.plan import LOCAL, meaning, unanswered
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import named
+from cachekit.text import cut, named
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -208,9 +208,7 @@ def of_log(answer: LogWhy) -> list[str]:
         lines += out.labelled("", f"{words}they are added up", 2)
     for words in answer.counted:
         lines += out.labelled("", words, 2)
-    lines += [_compiled(one) for one in answer.compiled[:SHOWN]]
-    if len(answer.compiled) > SHOWN:
-        lines.append(f"  ... and {len(answer.compiled) - SHOWN} more (--format json)")
+    lines += out.some([_compiled(one) for one in answer.compiled], SHOWN)
     for one in answer.failed:
         lines += _failed(one)
     for module, seconds in answer.waits.items():
@@ -273,8 +271,4 @@ def _values(change: Told) -> list[str]:
     line = f"  {change.name}: {old} → {new}"
     if len(line) <= columns:
         return [line]
-    return [f"  {change.name}:", *(_cut(f"    {words}", columns) for words in (old, f"→ {new}"))]
-
-
-def _cut(line: str, columns: int) -> str:
-    return line if len(line) <= columns else f"{line[: columns - 1]}…"
+    return [f"  {change.name}:", *(cut(f"    {words}", columns) for words in (old, f"→ {new}"))]

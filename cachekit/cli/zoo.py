@@ -16,7 +16,7 @@ from cachekit.cli import options, out
 from cachekit.cli.plan import figure
 from cachekit.cli.verb import Shown, group, verb
 from cachekit.errors import UsageError
-from cachekit.text import cause_of, dollars, span
+from cachekit.text import argument, dollars, span
 from cachekit.values import builtins
 
 if TYPE_CHECKING:
@@ -167,16 +167,12 @@ def new(
             cause="both were given" if words else "neither was given",
             hint="cachekit zoo new --from nxdt.yaml, or cachekit zoo new -- COMMAND",
         )
+    goal = None if goal == Path("-") else goal
     if goal is not None and goal.exists() and not force:
         raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")
     done = api.new_recipe(source or words or ())
     if goal is not None and not dry_run:
-        try:
-            goal.write_text(done.text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"{goal} cannot be written", cause=cause_of(error), hint="name another file with --output"
-            ) from error
+        out.write_file(goal, done.text)
     done = structs.replace(done, path=str(goal or ""), dry_run=dry_run)
     notes = [*_grouped("to do", done.to_do), *_grouped("not carried over", done.not_carried_over)]
     return Shown(done, made, lambda found: found.path or found.recipe.name, notes=tuple(notes))
@@ -345,4 +341,4 @@ def made(answer: NewRecipe) -> list[str]:
     lines = [f"{would}{answer.path}: {answer.recipe.task}, {lost}"]
     if answer.to_do:
         lines.append(f"  to do first: {', '.join(note.what for note in answer.to_do)}")
-    return lines if answer.dry_run else [*lines, f"  next: cachekit plan {answer.path}"]
+    return lines if answer.dry_run else [*lines, f"  next: cachekit plan {argument(answer.path)}"]

@@ -151,15 +151,15 @@ class Adapter:
         """
         raise UsageError(
             f"{self.name} compiles for this machine only",
-            hint="leave out --toolchain and --instance, or use --compiler neuron",
+            hint="leave out --toolchain, --target and --instance, or use --compiler neuron",
         )
 
     def without_device(self, instance: str) -> WithoutDevice:
-        """How a machine without a device compiles for a machine type of the registry.
+        """How a machine without a device compiles for an instance type of the registry.
 
         Raises:
             UsageError: It compiles for the machine that it runs on, or not for that one.
-            UnknownNameError: The registry has no such machine type.
+            UnknownNameError: The registry has no such instance type.
         """
         raise UsageError(
             f"{self.name} compiles for the machine that it runs on",

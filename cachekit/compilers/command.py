@@ -32,6 +32,7 @@ from cachekit.redact.forms import without_taken
 from cachekit.redact.names import SHORTEST, is_secret, names_secret, names_tokens, surely_secret
 from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
+from cachekit.text import spelled
 
 SCHEMA = 1  # raise it when the meaning of an ingredient below changes
 # Arguments that say where output goes or what a run is called, whatever else the user declares.
@@ -124,7 +125,7 @@ def prepare_command(
         "command.arguments": after,
         **{f"command.code.{name}": value for name, value in files.items()},
         **{f"command.settings.{name}": value for name, value in _settings(command.words, cwd).items()},
-        **{f"ingredient.{name}": str(value) for name, value in (declared or {}).items()},
+        **{spelled(f"ingredient.{name}"): spelled(str(value)) for name, value in (declared or {}).items()},
         **of_compiler(fingerprint, given),
     }
     beside = {
@@ -254,8 +255,7 @@ def _plain(word: str, cwd: Path) -> str:
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)
-    # Bytes that are not text have no JSON form.
-    return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return spelled(word)
 
 
 def _program(word: str) -> str:

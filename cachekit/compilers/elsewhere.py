@@ -15,7 +15,7 @@ from cachekit.recipe import Recipe, zoo
 
 
 class CompileFor(Struct, frozen=True):
-    """How a machine without a device compiles a recipe for a machine type that has one.
+    """How a machine without a device compiles a recipe for an instance type that has one.
 
     Attributes:
         compiler: Its name.
@@ -31,16 +31,16 @@ class CompileFor(Struct, frozen=True):
 
 
 def compile_for(recipe: Recipe, instance: str, compiler: str = "auto") -> CompileFor:
-    """How a machine without a device compiles a recipe for a machine type of the registry.
+    """How a machine without a device compiles a recipe for an instance type of the registry.
 
     Args:
         recipe: The recipe.
-        instance: The machine type that will train.
+        instance: The instance type that will train.
         compiler: What the flag or the settings say.
 
     Raises:
-        UsageError: The compiler makes code for the machine that it runs on, or not for that machine type.
-        UnknownNameError: The registry has no such machine type.
+        UsageError: The compiler makes code for the machine that it runs on, or not for that instance type.
+        UnknownNameError: The registry has no such instance type.
     """
     machine = zoo.instance(instance)
     if not machine.target:
@@ -69,7 +69,7 @@ class Elsewhere:
         config: Settings: which compiler, and the salt of keys.
         toolchain: A release of the SDK.
         target: The compiler's name for a chip: `trn1`.
-        instance: A machine type.
+        instance: An instance type.
         node: This machine's place, where several train together.
 
     Raises:
@@ -109,7 +109,7 @@ class Elsewhere:
         return next((name for name in names if name in zoo.instances()), "")
 
     def machine(self, recipe: Recipe, *, guess: bool) -> str:
-        """The machine type to plan a recipe for; empty if none follows from what was said.
+        """The instance type to plan a recipe for; empty if none follows from what was said.
 
         Args:
             recipe: The machines that it is expected to run on go before others of the same target.

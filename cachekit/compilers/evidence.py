@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 
 from cachekit import start
 from cachekit.process import SUBREAPER, below
-from cachekit.text import one_line
+from cachekit.text import DAY, cut, one_line
 
 State = Literal["ok", "differs", "unknown"]
 
@@ -68,7 +68,7 @@ class Step(Struct, frozen=True):
             return "it did not end in time"
         _, found, error = self.said.rpartition("error[")
         words = error.partition("]: ")[2] if found else self.said.strip().rpartition("\n")[2]
-        return f"exit code {self.code}: {' '.join(words.split())[:300]}" if self.code else "exit code 0"
+        return f"exit code {self.code}: {cut(' '.join(words.split()), 300)}" if self.code else "exit code 0"
 
 
 class Evidence(Struct, frozen=True):
@@ -148,7 +148,7 @@ def judged(rows: Iterable[Assumption], seen: Evidence) -> Iterator[Verdict]:
 COMMAND = (*start.COMMAND, "cachekit")
 RECIPE = ("bert", "--tiny")
 LIMIT = 480.0  # seconds for one command; a warm compiles some ten small graphs
-OLD = 400 * 86400.0  # seconds; what is that old was left by somebody long ago
+OLD = 400 * DAY  # seconds; what is that old was left by somebody long ago
 TEXT = 1_000_000  # characters of a log that are kept, its end; bytes of a file whose text is kept
 _NOTES = (".json", ".log", ".txt")  # files of a cache that are texts
 # What processes of a worker have, where torchrun or mpirun started them.

@@ -13,6 +13,7 @@ from pathlib import Path
 from cachekit.compilers.port import Node
 from cachekit.errors import UsageError
 from cachekit.process import answer
+from cachekit.text import cut
 
 SAGEMAKER = Path("/opt/ml/input/config/resourceconfig.json")  # [AWS: your-algorithms-training-algo-running-container]
 
@@ -55,6 +56,6 @@ def _first(step: str) -> str:
     except (OSError, IndexError) as error:
         raise UsageError(
             f"cannot tell which machine of {step} is the first",
-            cause=f"scontrol show hostnames: {str(error)[:200]}",
+            cause=f"scontrol show hostnames: {cut(str(error), 200)}",
             hint="pass --node-rank and --master-addr on every machine, as for torchrun",
         ) from error

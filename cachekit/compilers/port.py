@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct, field
 
 from cachekit.errors import MissError, UsageError
+from cachekit.host import MASTER_PORT
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
@@ -155,7 +156,7 @@ class Node(Struct, frozen=True):
 
     rank: int = 0
     address: str = ""
-    port: int = 29500
+    port: int = MASTER_PORT
 
     def check(self, recipe: Recipe) -> None:
         """See that this machine knows its place among those that run a recipe together.

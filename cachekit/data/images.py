@@ -10,7 +10,7 @@ from typing import Any
 
 from cachekit.data import labels, rows
 from cachekit.errors import DataError
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, tasks
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 
@@ -18,7 +18,7 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", 
 def of(recipe: Recipe) -> dict[str, Path]:
     """The folders of a recipe's splits; empty where its data has another form."""
     path = recipe.data.path
-    if recipe.task != "image-classification" or not path or not Path(path).is_dir():
+    if not tasks.fields(recipe).sees_images or not path or not Path(path).is_dir():
         return {}
     entries = sorted(Path(path).iterdir())
     if any(e.is_file() and e.suffix in rows.SUFFIXES and e.stem.lower() in rows.SPLIT_NAMES["train"] for e in entries):

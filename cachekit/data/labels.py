@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from cachekit.errors import DataError
+from cachekit.text import cut, first_of
 
-_SHOWN = 3  # labels in a sentence
 _AT_ONCE = 10_000  # rows
 _WHOLE = re.compile(r"-?[0-9]+\.0+")
 _CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
@@ -134,7 +134,7 @@ def label_list(value: Any, where: str) -> list[str]:
     if isinstance(value, str):
         if _ARRAY.fullmatch(value):
             raise DataError(
-                f"{where}: the labels {value.strip()[:60]!r} are written with spaces between them",
+                f"{where}: the labels {cut(value.strip(), 60)!r} are written with spaces between them",
                 cause="numpy prints arrays in this form" if "[" in value else "each different list would be one class",
                 hint="separate the labels with commas: [1, 2]",
             )
@@ -150,7 +150,7 @@ def label_list(value: Any, where: str) -> list[str]:
     found = [label_text(one, where) for one in parts]
     if len(set(found)) < len(found):
         raise DataError(
-            f"{where} has a class twice: {', '.join(found[:20])}",
+            f"{where} has a class twice: {first_of(found, 20)}",
             cause="a 0 or 1 for each class, perhaps" if set(found) <= {"0", "1"} else "",
             hint="list the names, or the numbers, of the classes that the row has",
         )
@@ -182,7 +182,7 @@ def _check_one_class(known: Collection[str], source: str) -> None:
     named = "; if each is the name of one class, list the names with data.labels"
     if lists := sorted(one for one in known if _SEVERAL.fullmatch(one) or _joined(one, known)):
         raise DataError(
-            f"{source}: labels such as {_listed(lists)} look like lists of classes",
+            f"{source}: labels such as {first_of(map(repr, lists))} look like lists of classes",
             cause=f"text-classification gives a text one class: each different list would be one, {len(known)} in all",
             hint=f"set task: multi-label-classification{named}",
         )
@@ -190,7 +190,7 @@ def _check_one_class(known: Collection[str], source: str) -> None:
         _DECIMAL.fullmatch(one) or _CLASS_NUMBER.fullmatch(one) for one in known
     ):
         raise DataError(
-            f"{source}: labels such as {_listed(fractions)} are numbers, not classes",
+            f"{source}: labels such as {first_of(map(repr, fractions))} are numbers, not classes",
             cause=f"each different number would be a class, {len(known)} in all",
             hint=f"set task: text-regression, which predicts numbers{named}",
         )
@@ -199,10 +199,6 @@ def _check_one_class(known: Collection[str], source: str) -> None:
 def _joined(name: str, known: Collection[str]) -> bool:
     parts = _SEPARATOR.split(name)
     return len(parts) > 1 and all(part in known for part in parts)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
 
 
 def _is_integer(text: str) -> bool:

@@ -20,13 +20,12 @@ from cachekit.data.labels import counted, is_absent
 from cachekit.data.labels import number as number_of
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
-from cachekit.text import count, one_line
+from cachekit.text import count, cut, first_of, one_line
 from cachekit.values import by_value
 
 LOOKED_AT = 10_000  # rows of a split
 EXAMPLES = 3
 LONGEST = 56  # characters of an example's value
-SHOWN = 3  # names in a sentence
 MOSTLY = 0.99  # of the rows in one class
 FEW = 100  # rows, of which nothing is said to be mostly anything
 FEWER = 20  # of which nothing is said of how many classes they have
@@ -110,12 +109,12 @@ def preview(recipe: Recipe) -> Preview | None:
     labels: Counter[str] = Counter()
     numbers: dict[str, set[float]] = {}
     if _classed(recipe, columns):
-        several = recipe.task == "multi-label-classification"
+        several = tasks.fields(recipe).several_classes
         for name, head in heads.items():
             said[name] = counted([row.get(columns["label_column"]) for row in head], several=several)
         for label, number in said.get("train", labels).items():  # thousands of rows have few labels
             labels[one_line(label) or "(none)"] += number
-    elif recipe.task == "text-regression":
+    elif tasks.fields(recipe).numbers:
         for name, head in heads.items():
             numbers[name] = {
                 number_of(row.get(columns["label_column"]), f"{found.splits[name]}, row {place}")
@@ -197,7 +196,7 @@ def _odd_labels(labels: Counter[str]) -> Iterator[str]:
     if total >= FEWER and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
-        yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"
+        yield f"{first_of(map(repr, spellings))} are different classes, though only capitals or spaces tell them apart"
 
 
 def _unknown_labels(recipe: Recipe, said: Mapping[str, Counter[str]], *, whole: bool) -> Iterator[str]:
@@ -214,8 +213,8 @@ def _unknown_labels(recipe: Recipe, said: Mapping[str, Counter[str]], *, whole: 
             who = "no training row has"
             strange = [one for one in labels if one not in said["train"]]
         if strange:
-            shown = [one_line(one) or "(none)" for one in strange]
-            yield f"the {_ROWS.get(name, name)} rows have {count(len(strange), 'label')} that {who}: {_named(shown)}"
+            shown = first_of(repr(one_line(one) or "(none)") for one in strange)
+            yield f"the {_ROWS.get(name, name)} rows have {count(len(strange), 'label')} that {who}: {shown}"
 
 
 def _spellings(labels: Counter[str]) -> Iterator[list[str]]:
@@ -294,9 +293,4 @@ def _ignored(recipe: Recipe, found: shapes.LocalRows) -> dict[str, str]:
 def _short(value: Any) -> str:
     if is_absent(value):
         return "(none)"
-    text = one_line(" ".join(str(value).split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+    return cut(one_line(" ".join(str(value).split())), LONGEST)

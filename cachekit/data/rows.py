@@ -18,6 +18,7 @@ import msgspec
 from cachekit.data import table, text_file
 from cachekit.decode import from_json
 from cachekit.errors import DataError
+from cachekit.text import cut
 
 DELIMITED = {".csv", ".tsv", ".txt"}
 SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
@@ -258,7 +259,7 @@ def _json_lines(path: Path, text: Iterable[str], start: int = 1) -> Iterator[tup
                 yield f"line {number}", _json(line.removesuffix("\n"))
             except (ValueError, RecursionError) as error:
                 why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-                raise DataError(f"{path}, line {number}: not JSON", cause=why[:200]) from error
+                raise DataError(f"{path}, line {number}: not JSON", cause=cut(why, 200)) from error
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
@@ -270,7 +271,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             return
         raise DataError(f"{path}, line {error.lineno}: not JSON", cause=error.msg) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON that can be read", cause=str(error)[:200]) from error
+        raise DataError(f"{path}: not JSON that can be read", cause=cut(str(error), 200)) from error
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise DataError(f"{path} is not a list of rows", hint='[{"text": ..., "label": ...}, ...]')

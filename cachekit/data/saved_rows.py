@@ -14,7 +14,7 @@ from typing import Any
 from cachekit import files
 from cachekit.data import rows
 from cachekit.errors import DataError
-from cachekit.text import cause_of, size
+from cachekit.text import cause_of, cut, size
 
 LARGEST = 32 << 20  # bytes; names of a million classes fit
 
@@ -103,6 +103,6 @@ def _features(folder: Path) -> Mapping[str, Any]:
             raise DataError(f"{path} is too large", cause=size(path.stat().st_size))
         document = json.loads(files.read(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read", cause=str(error)[:200], hint="save the data set again") from error
+        raise DataError(f"{path} cannot be read", cause=cut(str(error), 200), hint="save the data set again") from error
     features = document.get("features") if isinstance(document, dict) else None
     return features if isinstance(features, dict) else {}

@@ -20,7 +20,7 @@ def shapes_of(recipe: Recipe) -> Shapes:
     Raises:
         DataError: The recipe does not say it, and no local row does.
     """
-    choices = choices_of(recipe) if recipe.task == "multiple-choice" else 0
+    choices = choices_of(recipe) if tasks.fields(recipe).has_choices else 0
     return Shapes(tuple(labels_of(recipe)), choices)
 
 
@@ -32,8 +32,8 @@ def labels_of(recipe: Recipe) -> list[str]:
     Raises:
         DataError: Neither tells them.
     """
-    data = recipe.data
-    if not tasks.fields(recipe).has_classes:
+    data, own = recipe.data, tasks.fields(recipe)
+    if not own.has_classes:
         return []
     if data.labels:
         return list(data.labels)
@@ -55,13 +55,13 @@ def labels_of(recipe: Recipe) -> list[str]:
                 hint="if another column is meant, name it with data.label_column",
             )
         values = (value for row in several for value in row)
-    elif recipe.task == "multi-label-classification":
+    elif own.several_classes:
         numbered = enumerate(values, start=1)
         all_of_them = [one for number, row in numbered for one in labels.label_list(row, f"{path}, row {number}")]
         if not all_of_them:
             raise DataError(f"{path} has no labels", hint="check data.label_column")
         values = iter(all_of_them)
-    return labels.label_names(values, str(path), of_texts=recipe.task == "text-classification")
+    return labels.label_names(values, str(path), of_texts=own.judges_texts and not own.several_classes)
 
 
 def choices_of(recipe: Recipe) -> int:
@@ -130,7 +130,7 @@ def local(recipe: Recipe) -> LocalRows | None:
             return LocalRows("saved", saved)
         if folders := images.of(recipe):
             return LocalRows("images", folders)
-        return LocalRows("files", rows.split_files(Path(data.path), of_images=recipe.task == "image-classification"))
+        return LocalRows("files", rows.split_files(Path(data.path), of_images=tasks.fields(recipe).sees_images))
     given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
     if not data.train_file:
         raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")

@@ -12,6 +12,7 @@ from typing import TextIO, TypeVar
 
 from cachekit import files
 from cachekit.errors import DataError
+from cachekit.text import cut
 
 _Piece = TypeVar("_Piece", str, list[str])
 _BLOCK = 1 << 18  # characters: what is made of a block stays in the processor's cache
@@ -93,7 +94,9 @@ def whole(path: Path, encoding: str) -> str:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", "") or str(error)
-        raise DataError(f"{str(path)[:200]} cannot be read", cause=cause, hint="write the rows to a file") from error
+        raise DataError(
+            f"{cut(str(path), 200)} cannot be read", cause=cause, hint="write the rows to a file"
+        ) from error
     try:
         if _is_utf_8(encoding):
             raw = raw.removeprefix(codecs.BOM_UTF8)

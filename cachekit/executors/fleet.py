@@ -18,7 +18,7 @@ from cachekit import files, private
 from cachekit.errors import StoreError, UnknownNameError
 from cachekit.executors.port import ENDED, Engine, Fleet, FleetUnit, Seen, State
 from cachekit.store.layout import Layout
-from cachekit.text import cause_of
+from cachekit.text import DAY, cause_of
 
 NOTE = "fleet.json"
 CANCELLED = "cancelled"
@@ -95,7 +95,7 @@ def create(layout: Layout, **fields: Any) -> Fleet:
 
 def retire(layout: Layout, days: int) -> None:
     """Remove the fleets of which nothing was noted for so many days. Never fails a run."""
-    oldest = time.time() - days * 86_400
+    oldest = time.time() - days * DAY
     for found in _folders(layout):
         notes = [one.stat(follow_symlinks=False).st_mtime for one in files.entries(found.path)]
         if notes and max(notes) < oldest:

@@ -31,6 +31,7 @@ from cachekit.executors import fleet as fleets
 from cachekit.executors.port import ENDED, Fleet, Seen, State
 from cachekit.executors.sagemaker_job import PLACES, isolated, job_name, prefix, training_job
 from cachekit.recipe import zoo
+from cachekit.text import cut
 
 INSTALL = 'pip install "cachekit-neuron[aws]"'
 LOGS = "/aws/sagemaker/TrainingJobs"
@@ -67,7 +68,7 @@ def _asked(what: str, call: Callable[[], T], silent: frozenset[str] = frozenset(
         if code in silent:
             return None
         cause = f"{code}: {answer['Message']}" if answer.get("Message") else str(error)
-        raise EngineError(f"{what} failed", cause=cause[:500], hint=_HINTS.get(code, "")) from error
+        raise EngineError(f"{what} failed", cause=cut(cause, 500), hint=_HINTS.get(code, "")) from error
 
 
 def _client(service: str, region: str) -> Any:

@@ -10,12 +10,12 @@ from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 from cachekit.executors.port import Fleet, Places
 from cachekit.remotes.address import links_of, needs_network
+from cachekit.text import DAY, cut
 
 PLACES = Places("/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/input/data")
 CHANNEL = "cachekit"
 HOME = "/tmp/cachekit"  # noqa: S108 - of a container
-DAY = 86_400  # seconds: what the service gives a job that does not say; and how long a Spot job may wait
-LONGEST = 28 * DAY
+LONGEST = 28 * DAY  # a job; the service gives one that does not say a day, and as long may a Spot job wait
 ARGUMENTS, LETTERS = 100, 256  # of a command, and of each of its arguments, at most
 # What a training prints of its evaluation, `"accuracy": 0.925`, a line each; `CreateTrainingJob` takes 40 at most.
 FIGURES = (
@@ -76,7 +76,7 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
     options, argv = fleet.options, fleet.units[number].argv
     if len(argv) > ARGUMENTS or max(map(len, argv)) > LETTERS:
         raise UsageError(
-            f"{fleet.units[number].name[:LETTERS]}: the command is too long for SageMaker",
+            f"{cut(fleet.units[number].name, LETTERS)}: the command is too long for SageMaker",
             cause=f"it takes {ARGUMENTS} arguments of {LETTERS} characters each",
             hint="write the changes into the recipe's file, instead of --set",
         )

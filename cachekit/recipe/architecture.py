@@ -217,12 +217,12 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
     known = found.defaults
     if not known:
         return
-    sees, why = "num_channels" in known and "vocab_size" not in known, ""
-    if sees != (recipe.task == "image-classification"):
+    own, sees, why = tasks.fields(recipe), "num_channels" in known and "vocab_size" not in known, ""
+    if sees != own.sees_images:
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
-    elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
+    elif own.rewrites_texts and not known.get("is_encoder_decoder"):
         why = f"a {found.model_type} model has an encoder but no decoder"
-    elif tasks.fields(recipe).judges_texts and found.whole.get("pad_token_id", 0) is None:
+    elif own.judges_texts and found.whole.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",
             cause=f"a {found.model_type} model judges a text by its last word, and must know what is padding",

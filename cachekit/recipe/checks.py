@@ -19,6 +19,7 @@ from cachekit.recipe import tasks
 from cachekit.recipe.field_names import Places
 from cachekit.recipe.schema import Data, Recipe
 from cachekit.redact.names import names_secret
+from cachekit.text import cut
 
 _TABLES = {".csv", ".tsv", ".txt"}
 _ADAM = ("adamw_torch", "adamw_torch_fused")
@@ -37,7 +38,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
         _fail(places, "model.id", "model names nothing", "give model.id, model.path or model.package")
     for section, named in (("model", recipe.model.id), ("data", recipe.data.id)):
         if named and named.startswith(("/", ".", "~")):
-            message = f"{section}.id {named[:200]!r} is a path, and an id names something on the Hub"
+            message = f"{section}.id {cut(named, 200)!r} is a path, and an id names something on the Hub"
             _fail(places, f"{section}.id", message, f"set {section}.path instead")
     if recipe.model.path and recipe.model.package:
         _fail(places, "model.package", "model.path and model.package are both given", "keep one of them")
@@ -45,6 +46,9 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
     for name, value in recipe.environment.items():
         if not name or "=" in name or not _passable(name):
             _fail(places, "environment", f"environment: {name!r} cannot name a variable", "use letters, digits and _")
+        if name.startswith("CACHEKIT_"):
+            message = f"environment.{name} is a setting of cachekit, which a recipe does not change"
+            _fail(places, f"environment.{name}", message, f"remove environment.{name}; set {name} in the shell")
         if not _passable(str(value)):
             where = places.where(("environment", name))
             raise RecipeError(

@@ -19,6 +19,7 @@ from cachekit.decode import from_builtins
 from cachekit.errors import RecipeError
 from cachekit.recipe.schema import Recipe
 from cachekit.recipe.yaml_text import Path, dotted
+from cachekit.text import first_of
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
@@ -108,11 +109,10 @@ def _unknown(parent: Path, name: str, places: Places) -> RecipeError:
     valid = list(struct.__struct_fields__) if struct else []
     synonyms = {**SYNONYMS.get(dotted(parent), {}), **MEANT.get(dotted(parent), {})}
     near = get_close_matches(name, [*valid, *synonyms], n=1, cutoff=0.5)
-    known = get_close_matches(name, valid, n=5, cutoff=0.0)
-    dots = " ..." if len(valid) > len(known) else ""
+    known = get_close_matches(name, valid, n=len(valid) or 1, cutoff=0.0)
     return RecipeError(
         f"{places.where((*parent, name))}: unknown field {dotted((*parent, name))}",
-        cause=f"fields of {dotted(parent) or 'a recipe'} are {', '.join(known)}{dots}",
+        cause=f"fields of {dotted(parent) or 'a recipe'} are {first_of(known, 5)}",
         hint=f"did you mean {dotted((*parent, synonyms.get(near[0], near[0])))}?"
         if near
         else "`cachekit zoo schema` lists all fields",

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from cachekit.calls import Calls
-from cachekit.disk import named
+from cachekit.disk import hub_home, in_settings
 from cachekit.errors import AuthError, UnknownNameError, UsageError, chain_of
 from cachekit.recipe import zoo
 from cachekit.text import first_line
@@ -58,11 +58,10 @@ def _status(error: BaseException) -> int | None:
 
 
 def cached_config(model_id: str, revision: str | None) -> Path | None:
-    """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
-    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
-    hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
+    """`config.json` in the Hub client's own cache, whose place and layout are documented (refs, snapshots)."""
+    said = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     try:
-        repo = named(hub) / f"models--{model_id.replace('/', '--')}"
+        repo = (in_settings(said) if said else hub_home() / "hub") / f"models--{model_id.replace('/', '--')}"
         ref = repo / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
         config = repo / "snapshots" / commit / "config.json"

@@ -18,6 +18,7 @@ from cachekit.key.canonical import Ingredients, hashed
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
 from cachekit.redact.names import names_secret
+from cachekit.text import spelled
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
 WORKER_SCHEMA = 1
@@ -292,7 +293,7 @@ def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
         if name in known or not names_secret(name):
             shown = name in known or name in KNOWN_VARIABLES or name.startswith(KNOWN_BEGINNINGS)
             secret = redact.holds(value)
-            found[name] = value if shown and not secret else hashed(name, value)
+            found[name] = spelled(value) if shown and not secret else hashed(name, value)
     return found
 
 
@@ -303,8 +304,8 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
     """
     found = flat("compiler", compiler)
     for name, value in found.items():
-        if name.startswith("compiler.environment.") and redact.holds(value):
-            found[name] = hashed(name.rpartition(".")[2], value)
+        if name.startswith("compiler.environment."):
+            found[name] = hashed(name.rpartition(".")[2], value) if redact.holds(value) else spelled(value)
     return {
         "compiler.name": fingerprint.compiler,
         **found,
@@ -315,8 +316,9 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
 
 def _of_task(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     """What else shapes the graphs of a task: of the data, and of the packages."""
-    found: dict[str, Any] = {"model.num_labels": len(shapes.labels)} if tasks.fields(recipe).has_classes else {}
-    if recipe.task == "multiple-choice":
+    own = tasks.fields(recipe)
+    found: dict[str, Any] = {"model.num_labels": len(shapes.labels)} if own.has_classes else {}
+    if own.has_choices:
         found["data.num_choices"] = shapes.choices
     if recipe.training.lora is not None:
         found["toolchain.peft"] = host.optional_version("peft")  # which puts adapters into a model
@@ -364,7 +366,8 @@ def watched_variables(recipe: Recipe, shapes: Callable[[str], bool]) -> dict[str
         recipe: What it sets wins over the shell.
         shapes: Whether a variable may affect a graph.
     """
-    return {name: os.environ[name] for name in sorted(os.environ) if shapes(name) and name not in recipe.environment}
+    names = (name for name in sorted(os.environ) if shapes(name) and name not in recipe.environment)
+    return {spelled(name): os.environ[name] for name in names}
 
 
 def flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

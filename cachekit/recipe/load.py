@@ -21,6 +21,7 @@ from cachekit.recipe import yaml_text, zoo
 from cachekit.recipe.checks import check
 from cachekit.recipe.field_names import Places, canonical, explained, normalise
 from cachekit.recipe.schema import Recipe
+from cachekit.text import cut
 from cachekit.writers import check_writers, planted_on
 
 LARGEST = 1 << 20  # bytes; a recipe is a page of text
@@ -74,7 +75,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
         raise RecipeError(f"{path} does not exist", hint=_beside(path) or hint) from error
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"{str(path)[:200]} cannot be read",
+            f"{cut(str(path), 200)} cannot be read",
             cause=getattr(error, "strerror", "") or str(error),
             hint=f"name a {what} that you may read",
         ) from error
@@ -132,8 +133,7 @@ def has_placeholder(value: Any) -> bool:
 
 def short(value: Any) -> str:
     """A value as words, cut where it is long."""
-    text = spelled(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return cut(spelled(value), LONGEST)
 
 
 def spelled(value: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from cachekit import files
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
-from cachekit.text import cause_of
+from cachekit.text import cause_of, cut
 
 LARGEST = 32 << 20  # bytes; names of labels make some configs large
 DEEPEST = 40  # levels; real ones have five
@@ -91,7 +91,7 @@ def _problem(value: Any) -> str:
             if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
                 return "a number has more than 64 bits"
             if isinstance(item, str) and re.search("[\ud800-\udfff]", item):
-                return f"{item[:40]!r} holds half of a character"
+                return f"{cut(item, 40)!r} holds half of a character"
             if isinstance(item, dict):
                 below += [*item, *item.values()]
             elif isinstance(item, list):
@@ -114,7 +114,7 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
         )
     if not _MODEL_TYPE.fullmatch(found):
         raise RecipeError(
-            f"{source}: model_type {found[:80]!r} is not an architecture's name",
+            f"{source}: model_type {cut(found, 80)!r} is not an architecture's name",
             cause="expected letters, digits, '-', '_' and '.'",
         )
     return found
@@ -141,10 +141,11 @@ def check(config: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mappi
                 near = get_close_matches(str(value), ACTIVATIONS, n=1)
         if expected:
             where = f"model.config.{name}" if name in changes else f"{source}: {name}"
+            correct = f"correct {where}{' or leave it out' if name in changes else ''}"
             raise RecipeError(
-                f"{where} is {json.dumps(value)[:80]}",
+                f"{where} is {cut(json.dumps(value), 80)}",
                 cause=f"expected {expected}",
-                hint=f"did you mean {near[0]}?" if near else "",
+                hint=f"did you mean {near[0]}?" if near else correct,
             )
 
 

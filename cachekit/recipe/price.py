@@ -29,7 +29,7 @@ class Price(Struct, frozen=True):
 
     Attributes:
         per_hour: In `currency`.
-        instance: The machine type; empty where the user named a price alone.
+        instance: The instance type; empty where the user named a price alone.
         source: Who says so.
     """
 
@@ -51,7 +51,7 @@ class Prices(Struct, frozen=True):
     """Prices as a user overrides them.
 
     Attributes:
-        own: Dollars an hour by machine type; under "" for every machine.
+        own: Dollars an hour by instance type; under "" for every machine.
         instance: Whose price to take for a plan that is for no machine with a price: that of a laptop, say.
     """
 
@@ -59,7 +59,7 @@ class Prices(Struct, frozen=True):
     instance: str = ""
 
     def of(self, instance: str) -> Price | None:
-        """The price of a plan for this machine type, empty if unknown; None where nobody says one."""
+        """The price of a plan for this instance type, empty if unknown; None where nobody says one."""
         name = self.instance or instance
         known = zoo.instances().get(name) if name else None
         currency = known.price.currency if known and known.price else "USD"

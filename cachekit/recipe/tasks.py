@@ -26,6 +26,7 @@ class TaskFields(Struct, frozen=True):
         nested: Those of `columns` whose values are lists or mappings; see the function `nested`.
         free: Those whose values the task looks at itself.
         plain_text: A .txt file is a text, not a table.
+        numbers: The label of a row is a number, whatever its value: no class.
     """
 
     columns: Mapping[str, str | None]
@@ -34,11 +35,32 @@ class TaskFields(Struct, frozen=True):
     nested: frozenset[str] = frozenset()
     plain_text: bool = False
     free: frozenset[str] = frozenset()
+    numbers: bool = False
 
     @property
     def has_classes(self) -> bool:
         """Rows have classes, whose number is the size of the model's head."""
         return bool(self.data & CLASSES)
+
+    @property
+    def several_classes(self) -> bool:
+        """A row may have several of them, as a list."""
+        return self.has_classes and "label_column" in self.free
+
+    @property
+    def has_choices(self) -> bool:
+        """Each row has as many choices, whose number shapes a batch."""
+        return "num_choices" in self.data
+
+    @property
+    def sees_images(self) -> bool:
+        """The model reads images, not texts."""
+        return "image_column" in self.columns
+
+    @property
+    def rewrites_texts(self) -> bool:
+        """A text becomes another one: the model has an encoder and a decoder."""
+        return "target_column" in self.columns
 
     @property
     def judges_texts(self) -> bool:
@@ -59,7 +81,7 @@ TASKS: dict[str, TaskFields] = {
         free=frozenset({"label_column"}),
     ),
     "text-regression": TaskFields(
-        {**_ONE_OR_TWO_TEXTS, "label_column": "label"}, training=frozenset({"max_seq_length"})
+        {**_ONE_OR_TWO_TEXTS, "label_column": "label"}, training=frozenset({"max_seq_length"}), numbers=True
     ),
     "token-classification": TaskFields(
         {"tokens_column": "tokens", "label_column": "ner_tags"},

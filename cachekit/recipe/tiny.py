@@ -21,7 +21,6 @@ TARGET_LENGTH = 16
 STEPS = 60
 BATCH = 8
 IMAGE_SIZE = 16
-IMAGES = "image-classification"
 CHOICES = 4
 
 # What makes a model small, by the names that configs give it; a config gets those that it has.
@@ -119,7 +118,7 @@ def small(recipe: Recipe) -> Recipe:
             recipe.model,
             from_config=True,
             config={**recipe.model.config, **config},
-            tokenizer=str(zoo.tiny() / (recipe.task if recipe.task == IMAGES else "tokenizer")),
+            tokenizer=str(zoo.tiny() / (recipe.task if tasks.fields(recipe).sees_images else "tokenizer")),
         ),
         data=_data(recipe),
         training=structs.replace(
@@ -149,11 +148,12 @@ def _data(recipe: Recipe) -> Data:
     data: dict[str, Any] = {"source_prefix": recipe.data.source_prefix}
     if recipe.data.text_pair_column:
         data["text_pair_column"] = "pair"
-    if recipe.task == IMAGES:
+    own = tasks.fields(recipe)
+    if own.sees_images:
         data["labels"] = ("bars", "cross", "disc", "square")
-    if recipe.task == "multiple-choice":
+    if own.has_choices:
         data["context_column"] = "context"
         data["choices_columns"] = tuple(f"ending{number}" for number in range(CHOICES))
-    if recipe.task == "translation":
+    if "source_lang" in own.data:
         data |= {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
     return Data(path=str(zoo.tiny() / recipe.task), **data)

@@ -19,7 +19,7 @@ from cachekit.disk import named
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
-from cachekit.text import a
+from cachekit.text import a, cut
 from cachekit.values import by_value
 
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -97,7 +97,7 @@ class QuotedPrice(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Instance(Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine type that can be rented.
+    """An instance type that can be rented.
 
     Attributes:
         accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name; `none` where there is none.
@@ -247,7 +247,7 @@ def recipe_path(name: str) -> Path:
         is_there = bool(name) and path.exists()
     except (OSError, ValueError) as error:
         raise UnknownNameError(
-            f"{name[:80]!r} is not a path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
+            f"{cut(name, 80)!r} is not a path", cause=cut(str(error), 200), hint="give a path, or see `cachekit zoo`"
         ) from error
     explicit = path.suffix in {".yaml", ".yml"} or len(path.parts) > 1 or name.startswith(".")
     # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.

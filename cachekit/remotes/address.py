@@ -220,7 +220,7 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             known = ", ".join(sorted({LOCAL, *tables}))
             raise UsageError(
                 f"there is no remote named {name!r}",
-                cause=f"known remotes: {known}; addresses: {', '.join(kind.example for kind in KINDS)}",
+                cause=f"known names: {known}; addresses: {', '.join(kind.example for kind in KINDS)}",
                 hint=f'add [remotes.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
         called = name

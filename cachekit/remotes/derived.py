@@ -230,7 +230,7 @@ def _left(beside: Sequence[Entry], there: RemoteIndex, files: Sequence[Upload]) 
     parts = sorted((entry.at, entry.path) for entry in beside if layout.is_older(entry.path))
     now = max((entry.at for entry in beside), default=0.0)
     kept = {layout.older_path(there.older), *(file.path for file in files)}
-    replaced = [path for (_, path), (at, _) in pairwise(parts) if now - at > index.DAY]
+    replaced = [path for (_, path), (at, _) in pairwise(parts) if now - at > index.CURRENT]
     return [Write(path, None, ANY) for path in replaced if path not in kept]
 
 

@@ -53,7 +53,7 @@ class Comparison:
         signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
 
     Attributes:
-        taken: Paths where other bytes lie than are offered.
+        taken: Paths where other bytes lie than are offered, each with the digest of what is offered.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Comparison:
         self._storage, self._offers = storage, offers
         self._signing = signing or Signing()
         self._spoiled, self._read, self._exact = spoiled, read, exact or read
-        self.taken = set(spoiled)
+        self.taken: set[tuple[str, str]] = set()
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
-        self._others: dict[str, Record] = {}  # records there by key, of which this machine has another build
-        # Of the last draft: why nobody, or not this user, could use a record there as it is, and why it is left as it
-        # is, by key; and the offers that lie there as they are.
+        # Of the last draft: records there by key, of which this machine has another build; why nobody, or not this
+        # user, could use a record there as it is, and why it is left as it is, by key; and the offers that lie there.
+        self._others: dict[str, Record] = {}
         self._damaged: dict[str, str] = {}
         self._left: dict[str, str] = {}
         self._same: list[Offer] = []
@@ -104,7 +104,7 @@ class Comparison:
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         if self._storage.batch == len(documents) == 1 and not self.was_all_there():
-            if self._storage.guesses and not self._exact and (seen := self._last_seen()):
+            if not self._exact and (seen := self._last_seen()):
                 self._first, self._guessed = seen, True  # to write on that costs as much as to ask, and tells as well
                 return False
             # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
@@ -137,7 +137,7 @@ class Comparison:
                 continue  # whoever has the record has its bytes; those that lie there are not overwritten
             elif path in self._spoiled or self._in_use(there[path], file) is False:
                 self._lost.add(path)
-                self.taken.add(path)
+                self.taken.add((path, file.sha256))
         self._lost.update(path for path in self._spoiled if path in files)
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
 
@@ -149,8 +149,8 @@ class Comparison:
         path = layout.record_path(self._offers[0].shared.record.place)
         copy = self._storage.copies.seen(path)
         if copy is None:
-            return {path: None}
-        return {path: Document(copy.data, copy.token)} if copy.token else {}
+            return {path: None} if self._storage.heeds(ABSENT) else {}
+        return {path: Document(copy.data, copy.token)} if copy.token and self._storage.heeds(copy.token) else {}
 
     def _stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist; where there are no versions, a draft asks for each once."""
@@ -172,7 +172,7 @@ class Comparison:
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        self._damaged, self._left, self._same, self._told, self._named = {}, {}, [], {}, set()
+        self._damaged, self._left, self._others, self._same, self._told, self._named = {}, {}, {}, [], {}, set()
         self._drafts += 1
         if self._drafts > 1:
             self._answers.clear()
@@ -231,7 +231,7 @@ class Comparison:
             }
         if (names := tuple(files)) not in self._packs:
             self._packs[names] = packs.packed(shared.record.key, files.values())
-        return [pack for pack in self._packs[names] if pack.path not in self.taken]
+        return [pack for pack in self._packs[names] if (pack.path, pack.sha256) not in self.taken]
 
     def _parts(self, written: Sequence[Shared], same: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of records that are not there, or damaged.
@@ -342,7 +342,8 @@ class Comparison:
         return lying | (self._stat(sorted(spare), revision) if spare else {})
 
     def _is_taken(self, path: str, entry: Entry | None, file: File) -> bool:
-        return path in self.taken or (entry is not None and entry.holds(file.size, file.sha256) is False)
+        taken = path in self._spoiled or (path, file.sha256) in self.taken
+        return taken or (entry is not None and entry.holds(file.size, file.sha256) is False)
 
     def _placed(self, one: _Merged, lying: Mapping[str, Entry], uploads: dict[str, Upload]) -> Shared:
         """The record with the places of its files; those that are missing are added to `uploads`.
@@ -357,11 +358,13 @@ class Comparison:
             for file in module.files:
                 place = places.get(file.sha256) or file_path(module, file)
                 entry, other = lying.get(place), uploads.get(place)
+                source = one.offer.sources.get(file.sha256)
+                if source is None:
+                    continue  # it is where their record says: nobody here could put it elsewhere
                 if self._is_taken(place, entry, file) or (other and other.sha256 != file.sha256):
                     place = places[file.sha256] = layout.blob_path(file.sha256)
                     entry = lying.get(place)
-                source = one.offer.sources.get(file.sha256)
-                if source is not None and not (entry and entry.holds(file.size, file.sha256)):
+                if not (entry and entry.holds(file.size, file.sha256)):
                     uploads[place] = Upload(place, file.size, file.sha256, source)
         return structs.replace(one.shared, places=places)
 
@@ -381,7 +384,8 @@ class Comparison:
         fetch = parts.fetching(self._storage, revision, offer.shared.parts)
         theirs = document.read(found.data, fetch) if found else None
         if found and theirs is None:
-            return None, ()  # a later cachekit's record
+            self._left[offer.shared.record.key] = "a later cachekit has written it"
+            return None, ()
         if theirs is not None and layout.record_path(theirs.record.place) != layout.record_path(
             offer.shared.record.place
         ):

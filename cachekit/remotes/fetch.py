@@ -32,7 +32,7 @@ class Pulled(Struct, frozen=True):
     Attributes:
         record: The record, now in the store.
         remote: Where it came from.
-        files: Files that were fetched.
+        files: Files that were fetched; the tiny ones came with the record.
         size: Their bytes.
         present: Bytes that were here already.
         seconds: Wall time.
@@ -111,11 +111,11 @@ def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pull
         key=record.key,
         recipe=record.recipe,
         remote=found.remote.name,
-        files=len(wanted),
+        files=len(missing),
         bytes=total,
         seconds=round(seconds, 3),
     )
-    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+    return Pulled(record, found.remote.name, len(missing), total, record.size - total, seconds)
 
 
 def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:

@@ -40,6 +40,7 @@ from cachekit.remotes.port import ABSENT as NOTHING
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
+from cachekit.text import DAY
 
 SCHEMA = 1
 SCHEMA_OF_TWO = 2  # older rows lie apart: who does not know that lists the records
@@ -52,7 +53,7 @@ _MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # cha
 _MOST_VALUES = 100_000  # of all ingredients together, each once
 _MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
-DAY = 86_400.0  # seconds for which a listing by whoever wrote it counts; about as wrong as an hour may clocks be
+CURRENT = DAY  # seconds for which a listing by whoever wrote it counts; about as wrong as an hour may clocks be
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
 _KEY = "key"
@@ -66,7 +67,7 @@ class Known(Struct, Placed, frozen=True):
     Attributes:
         size: Bytes of its files.
         by: Who made it.
-        instance: The machine type that it was made on, where that is known.
+        instance: The instance type that it was made on, where that is known.
         signers: Whose signatures lie beside it on the remote, as far as somebody looked: fingerprints of their keys.
         modules: How many it has; 0 where that is not known.
         digest: The first digits of the record's digest; empty where that is not known.
@@ -157,7 +158,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         written, is seen after a day.
         """
         far = storage.lines > 1 and not storage.scarce
-        return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY
+        return far and not self.unread and -CURRENT / 24 < time.time() - self.listed < CURRENT
 
     def known(self, row: int) -> Known | None:
         """What a row says; None where that cannot be."""
@@ -407,8 +408,9 @@ def recent(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
 
 def last_seen(storage: Storage) -> tuple[RemoteIndex, str] | None:
     """As `recent`, as this store last saw it, for who writes in its place; None where it must be read."""
-    copy = storage.copies.seen(layout.INDEX) if storage.guesses else None
+    copy = storage.copies.seen(layout.INDEX)
     with suppress(DamagedIndexError):
-        if copy and copy.token and (known := decode(copy.data)) is not None:
+        known = decode(copy.data) if copy and copy.token else None
+        if copy and known is not None and storage.heeds(copy.token):
             return known, copy.token
     return None

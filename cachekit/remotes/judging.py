@@ -19,7 +19,7 @@ from cachekit.store import staying
 from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, marks_of, reused_modules
 from cachekit.store.record import Module, Record
 from cachekit.store.refusal import Refused
-from cachekit.text import one_line
+from cachekit.text import cut, one_line, spelled
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -326,6 +326,7 @@ def beside_found(store: Store, record: Record, origin: Origin, tree: Path | None
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:
     """The origin of a record that was taken from a remote."""
+    remote = spelled(remote)
     return Origin(remote, verdict.how, verdict.keys, _reused(remote, verdict.reused))
 
 
@@ -372,4 +373,4 @@ def named(record: Record | Known) -> str:
 
 def name_of(record: Record | Known) -> str:
     """The name of a stranger's recipe as it is shown: it may hold anything, and be of any length."""
-    return one_line(record.recipe[:_NAME])
+    return one_line(cut(record.recipe, _NAME))

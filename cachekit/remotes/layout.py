@@ -23,6 +23,7 @@ from cachekit.decode import from_builtins
 from cachekit.errors import UsageError
 from cachekit.store.layout import Place
 from cachekit.store.record import RelativePath
+from cachekit.text import cut
 
 ROOT = "cachekit/v1"
 CARD = "README.md"
@@ -112,7 +113,7 @@ def check(paths: Iterable[str]) -> None:
             path.encode()
         except (msgspec.ValidationError, UnicodeEncodeError):
             raise UsageError(
-                f"{path[:200]!r} cannot be the path of a file in a remote",
+                f"{cut(path, 200)!r} cannot be the path of a file in a remote",
                 cause="the path leaves its folder, or a store could not hold it",
                 hint="do not trust whoever wrote that record",
             ) from None

@@ -17,6 +17,7 @@ from cachekit.store import Store
 from cachekit.store.lock_file import Locked
 from cachekit.store.origin import ReusedOrigin
 from cachekit.store.record import Record, covers, paths_of
+from cachekit.text import cut
 
 HISTORY = 2000  # commits in which a state that a lock file names is looked for
 
@@ -126,7 +127,7 @@ def _stray(remote: Remote, revision: str, now: str) -> str:
     with remote.call() as storage:
         if any(one.revision == revision for most in (LATEST, HISTORY) for one in storage.latest(now, most)):
             return ""
-    return f"the lock file names the state {revision[:40]!r}, which is not among the last {HISTORY:,} commits there"
+    return f"the lock file names the state {cut(revision, 40)!r}, which is not among the last {HISTORY:,} commits there"
 
 
 def _cut(found: Found, locked: Locked) -> Found:

@@ -33,6 +33,7 @@ from cachekit.remotes.survey import Budget, Survey
 from cachekit.store import Store
 from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
+from cachekit.text import first_of
 
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
@@ -378,7 +379,7 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
     if len(found) > 1:
         raise UnknownNameError(
             f"{len(found)} records begin with {beginning!r}",
-            cause=", ".join(sorted(key[:16] for key in found)[:5]),
+            cause=first_of(sorted(key[:16] for key in found), 5),
             hint="give more digits",
         )
     return next(iter(found.values()), (None, ""))

@@ -241,11 +241,14 @@ class Storage(Protocol):
     untold: str = ""
     copies: Copies = Copies()
 
-    @property
-    def guesses(self) -> bool:
-        """Whether a write fails for certain where another document lies than it builds on, and costs what a look does.
+    def heeds(self, token: str) -> bool:
+        """Whether a write on this state is refused for certain where another lies there, and costs what a look does.
 
-        Then a push builds on what its store last saw, however long ago, and looks where that is no longer so.
+        Then a push builds on what its store last saw, however long ago, and looks where that is no longer so. To find
+        that out may write something that changes nothing.
+
+        Args:
+            token: Of a document, or `ABSENT`.
         """
         return False
 

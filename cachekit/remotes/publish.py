@@ -21,7 +21,7 @@ from cachekit.remotes.draft import Comparison
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
-from cachekit.text import duration
+from cachekit.text import duration, first_of
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
 FAILS = 3  # changes that may fail without a race: one bad answer leaves nothing pending
@@ -37,12 +37,14 @@ class Published(Struct, frozen=True):
         draft: What was put there, or would be.
         revision: The remote's state with it.
         tries: How often it was tried.
+        new: Files that were not there, as far as sizes tell: those that any of the tries sent.
         derived: The paths of what was written that is derived of records: the card, the index.
     """
 
     draft: Draft
     revision: str = ""
     tries: int = 1
+    new: tuple[Upload, ...] = ()
     derived: tuple[str, ...] = ()
 
 
@@ -95,6 +97,7 @@ def publish(
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     last: RemoteError | None = None
+    sent: dict[str, Upload] = {}
     failed = 0
     for attempt in range(1, 10_000):
         writing = False
@@ -109,14 +112,19 @@ def publish(
             if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
             todo = compared.draft(revision)
-            done = Published(todo, revision, attempt)
-            sends = clock.now()
+            sends, ahead = clock.now(), _ahead(storage, todo)
+            new = {file.path: file for file in todo.new}
             try:
-                if not (dry_run or _upload(storage, _ahead(storage, todo), revision, tell, compared.taken)):
+                fits = dry_run or _upload(storage, ahead, revision, tell, compared.taken)
+                sent |= {
+                    one.path: one for one in ahead if one.path in new and (one.path, one.sha256) not in compared.taken
+                }
+                if not fits:
                     continue
             finally:  # others commit meanwhile: however long it took, there is time for the races that follow
                 began += clock.now() - sends
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
+            done = Published(todo, revision, attempt, tuple((sent | new).values()))
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
             more = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
@@ -158,10 +166,10 @@ def publish(
                 retry, last = Retry(seconds, 0.5, 2.0, 5.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
-            tried = "once" if attempt == 1 else f"{attempt} times"
+            tried = "it took" if attempt == 1 else f"tried {attempt} times in"
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.said}; tried {tried} in {duration(clock.now() - started)}"
+                cause=f"{last.said}; {tried} {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last
@@ -189,11 +197,10 @@ def _landed(storage: Storage, mark: str) -> str:
 
 
 def _names(offers: Sequence[Offer]) -> str:
-    names = sorted({offer.shared.record.recipe for offer in offers})
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
+    return first_of(sorted({offer.shared.record.recipe for offer in offers}))
 
 
-def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
+def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[tuple[str, str]]) -> bool:
     """Send files; where other bytes turn out to lie at a path, note that and say False."""
     if not files:
         return True
@@ -208,7 +215,7 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
                     cause=f"{path} does not have the bytes that its name says",
                     hint="remove that file there, and push again",
                 ) from None
-            taken.add(path)
+            taken.add((path, files[0].sha256))
             return False
         fitted = [_upload(storage, [file], revision, tell, taken) for file in files]  # every one, not up to the first
         return all(fitted)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.calls import ending
+from cachekit import calls
 from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.files import read
@@ -117,8 +117,8 @@ def push(
         offers = [offer(store, record, replaces=replaces) for record in records]
         for record in records if not dry_run else ():
             remotes.postpone(record.key)
-        limit = remotes.push_seconds
-        with nullcontext() if by_hand else ending(limit):
+        limit = min(remotes.push_seconds, calls.left())
+        with nullcontext() if by_hand else calls.ending(limit):
             return [
                 _push(store, remote, offers, lease, limit, public=public, dry_run=dry_run, recheck=recheck)
                 for remote in (remotes.writable if only is None else only)
@@ -171,8 +171,8 @@ def _push(
         return Pushed(remote=remote.name, refused=refused, error=refusal, seconds=0.0)
     store.journal.emit("push.start", remote=remote.name, keys=keys)
     resumed = not remote.pending().isdisjoint(keys)
-    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
-        remote.keep_pending(keys[0])
+    for key in () if dry_run else keys:  # this process may be killed before their rows are in the index
+        remote.keep_pending(key)
 
     def wait(seconds: float, reason: str) -> None:
         store.journal.show("push.wait", remote=remote.name, seconds=seconds, reason=reason)
@@ -206,7 +206,7 @@ def _push(
             kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"
             reason.hint = "; ".join(filter(None, [reason.hint, kept]))
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
-    files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
+    files = tuple(SentFile(file.path, file.size) for file in done.new)
     left = [_left(remote, one, done.draft) for one in offers]
     if offers and all(left):
         refusal = left[0]

@@ -29,6 +29,7 @@ from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, Origin
 from cachekit.store.record import LARGEST, DamagedRecordError, Digest, Record
+from cachekit.text import spelled
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class Remote:
         """
         if demands := self.demands():
             raise refusal(self.name, demands, HINT_BARE)
-        return Origin(self.name, "all" if self.trust.mode(self.name) == "all" else "owner")
+        return Origin(spelled(self.name), "all" if self.trust.mode(self.name) == "all" else "owner")
 
     def signatures(self, record: Record, revision: str) -> tuple[tuple[Envelope, ...], str]:
         """The signatures over a record there, and why what lies there cannot be read, where it cannot.

@@ -24,6 +24,7 @@ from cachekit.config_files import user_file
 from cachekit.errors import StoreError
 from cachekit.private import private_folder
 from cachekit.store.layout import Layout
+from cachekit.text import cut
 from cachekit.whose import Standing
 
 OWN = "CACHEKIT_HOME to a folder of your own"
@@ -225,7 +226,7 @@ def check_home(layout: Layout) -> None:
         problem = getattr(error, "strerror", "") or str(error)
     if problem:
         raise StoreError(
-            f"{str(layout.home)[:200]} cannot hold a store",
+            f"{cut(str(layout.home), 200)} cannot hold a store",
             cause=problem,
             hint="set CACHEKIT_HOME or --home to a folder",
         )

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from cachekit.decode import from_builtins
 from cachekit.errors import IntegrityError, UsageError
+from cachekit.files import PIECE
 from cachekit.store.record import (
     LARGEST,
     MOST_VALUES,
@@ -41,12 +42,12 @@ from cachekit.store.record import (
     unsealed,
     values_of,
 )
+from cachekit.text import cut
 
 INDEX = "cachekit/v1/bundle.json"
 SCHEMA = 1
 BLOCK = 512
 RECORD = 20 * BLOCK  # a tar is a multiple of this, by tradition
-PIECE = 1 << 20  # bytes read at once
 _OCTAL = 8**11  # the first size that a header has no room for
 _NAME, _PREFIX = 100, 155  # bytes of a path's two parts in a header
 
@@ -192,7 +193,7 @@ class Reader:
             if body["schema"] != SCHEMA:
                 raise UsageError(
                     f"{self._name} was made by a newer cachekit",
-                    cause=f"its format is {str(body['schema'])[:20]}, this version reads {SCHEMA}",
+                    cause=f"its format is {cut(str(body['schema']), 20)}, this version reads {SCHEMA}",
                     hint="upgrade cachekit here",
                 )
             members = from_builtins(body["members"], tuple[Member, ...])

@@ -20,8 +20,9 @@ from cachekit.store.durable import folder_of
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
 from cachekit.store.rwlock import used_now
+from cachekit.text import DAY
 
-QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
+QUARANTINED = 30 * DAY  # seconds that damaged files stay for people to look at
 
 
 class Garbage(Struct, frozen=True):

@@ -24,13 +24,14 @@ from cachekit.store.layout import Layout
 from cachekit.store.pins import last_use, pinned
 from cachekit.store.removal import AHEAD, Going, Removed, Remover, Victim, check_readable
 from cachekit.store.rwlock import used_now
+from cachekit.text import DAY
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.store.index_rows import IndexRow
     from cachekit.store.store import Store
 
-RECENT = 86_400.0  # seconds: somebody may still be fetching it
+RECENT = DAY  # seconds: somebody may still be fetching it
 ROUNDS = 5  # that a removal takes at most to keep a limit: others may publish all the time
 
 

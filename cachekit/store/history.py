@@ -24,7 +24,7 @@ from cachekit.decode import from_json
 from cachekit.store.counting import Counted, count
 from cachekit.store.durable import make_folders, sync_folder
 from cachekit.store.layout import Layout
-from cachekit.text import cause_of
+from cachekit.text import DAY, cause_of
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
 RULE = 6  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
@@ -161,7 +161,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
 
 def retire(layout: Layout, days: int, now: float | None = None) -> int:
     """Remove journals that are older than `days`, when their figures are kept; returns how many. Never fails a run."""
-    oldest = (time.time() if now is None else now) - days * 86_400
+    oldest = (time.time() if now is None else now) - days * DAY
     # A run lies in the folder of the month in which it began: younger folders hold nothing that is old.
     last = time.strftime("%Y%m", time.gmtime(oldest))
     folders = [layout.journal, *(Path(entry.path) for entry in files.entries(layout.journal) if entry.name <= last)]

@@ -24,7 +24,7 @@ from cachekit.decode import from_builtins
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, sealed
-from cachekit.text import cause_of, typed
+from cachekit.text import cause_of, cut, typed
 from cachekit.values import by_value
 from cachekit.writers import check_writers
 
@@ -46,7 +46,7 @@ class Locked(Struct, frozen=True, rename={"overrides": "set"}):
         revision: That cache's state, where it has such.
         tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
-        instance: Likewise the machine type.
+        instance: Likewise the instance type.
     """
 
     recipe: str
@@ -104,7 +104,7 @@ def read(path: Path) -> list[Locked]:
         if document.get("version") != VERSION:
             raise UsageError(
                 f"{path} was written by a newer cachekit, or is not a lock file",
-                cause=f"its version is {str(document.get('version'))[:20]}, this cachekit reads {VERSION}",
+                cause=f"its version is {cut(str(document.get('version')), 20)}, this cachekit reads {VERSION}",
                 hint="upgrade cachekit, or write a new one: cachekit store lock RECIPE",
             )
         return [_entry(item) for item in document["locked"]]
@@ -115,7 +115,7 @@ def read(path: Path) -> list[Locked]:
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path} is not a lock file",
-            cause=str(error)[:200],
+            cause=cut(str(error), 200),
             hint="restore the file from git, or delete it and run `cachekit store lock` again",
         ) from error
 

@@ -28,9 +28,10 @@ from cachekit.files import hold, is_digest
 from cachekit.private import FILE, closed_folder
 from cachekit.store.blobs import PIECE, Digester, read_into
 from cachekit.store.layout import Layout
+from cachekit.text import DAY
 
 _NAME = re.compile(r"(unknown-)?[0-9a-f]{64}(\.[0-9a-f]{8})?")
-OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
+OLDEST = 7 * DAY  # seconds; what nobody went on with by then is removed
 BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads
 AHEAD = 8  # blocks that may wait to be hashed
 ALONE = 8 << 20  # bytes up to which no thread is started: there are other files beside

@@ -22,6 +22,7 @@ from cachekit.errors import SecretError
 from cachekit.files import DIGEST
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.store.layout import Placed
+from cachekit.text import cut
 from cachekit.values import by_value
 
 SCHEMA = 1
@@ -139,7 +140,7 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True,
         """
         for name in (self.directory, self.model_type):
             if not names_folder(name):
-                raise ValueError(f"{name[:80]!r} cannot name a folder of records")
+                raise ValueError(f"{cut(name, 80)!r} cannot name a folder of records")
 
     @cached_property
     def digest(self) -> str:
@@ -268,7 +269,7 @@ def misfit(error: Exception) -> str:
         (_DIGEST, "a SHA-256 in hexadecimal digits"),
     ):
         said = said.replace(f"`str` matching regex {pattern!r}", words)
-    return said if len(said) <= _SAID else f"{said[:_SAID]}…"  # with names of the document's, of any length
+    return cut(said, _SAID)  # with names of the document's, of any length
 
 
 def unsealed(name: str, document: Mapping[str, Any]) -> Any:

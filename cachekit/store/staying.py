@@ -27,8 +27,9 @@ from cachekit.store.access import Owners
 from cachekit.store.layout import Layout
 from cachekit.store.origin import LARGEST, UNKNOWN, Beside, legible, reuses
 from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, paths_of
+from cachekit.text import DAY
 
-YOUNG = 86_400.0  # seconds
+YOUNG = DAY
 STRANGE = 32 << 20  # bytes of strangers' notes that are read at once
 
 

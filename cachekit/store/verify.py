@@ -150,7 +150,7 @@ class Verified(Answer, frozen=True, tag="cachekit/verify/1"):
         if self.good and (gone := revoked or refused):
             return UntrustedError(
                 f"{len(gone)} of {text.count(self.records, 'record')} {'is' if len(gone) == 1 else 'are'} "
-                f"{'revoked' if revoked else 'not used'}: " + ", ".join(one.key[:12] for one in gone[:SHOWN]),
+                f"{'revoked' if revoked else 'not used'}: " + text.first_of((one.key[:12] for one in gone), SHOWN),
                 cause=f"{gone[0].recipe} is {gone[0].reason}",
                 hint="what is revoked is not used, and the next plan sets it aside; or `cachekit store rm KEY`"
                 if revoked
@@ -161,8 +161,7 @@ class Verified(Answer, frozen=True, tag="cachekit/verify/1"):
         keys = sorted({key[:12] for problem in self.bad for key in problem.keys})
         first = self.bad[0]
         return IntegrityError(
-            f"{len(keys)} of {text.count(self.records, 'record')} cannot be used: {', '.join(keys[:SHOWN])}"
-            + (" and more" if len(keys) > SHOWN else ""),
+            f"{len(keys)} of {text.count(self.records, 'record')} cannot be used: {text.first_of(keys, SHOWN)}",
             cause=f"{first.file or first.path}: {first.reason}",
             hint="warm their recipes again, or `cachekit store rm KEY`"
             if self.repair

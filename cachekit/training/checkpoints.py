@@ -20,7 +20,7 @@ from cachekit.compilers.nodes import SAGEMAKER
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.files import opened
-from cachekit.text import cause_of
+from cachekit.text import cause_of, cut
 from cachekit.writers import check_name, check_writers
 
 STATE = "trainer_state.json"
@@ -68,7 +68,7 @@ def _named(path: Path) -> str:
             raise UsageError(f"{path} is not a checkpoint", cause=f"it has no {STATE}", hint=hint)
         reason = flaw(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{str(path)[:200]} is not a checkpoint", cause=str(error)[:200], hint=hint) from error
+        raise UsageError(f"{cut(str(path), 200)} is not a checkpoint", cause=cut(str(error), 200), hint=hint) from error
     if reason:
         raise UsageError(
             f"the checkpoint {path} is incomplete", cause=reason, hint="pass --resume auto, or name another checkpoint"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cachekit.disk import existing
 from cachekit.errors import INSTALL, CachekitError, CompileError, CompilerUnavailableError, TrainingError, chain_of
+from cachekit.text import cut
 
 LONGEST = 300  # characters of other programs' words that an error shows
 FULL = 1 << 20  # bytes; a disk with less than that left is full, whatever could not be written to it
@@ -57,7 +58,7 @@ def of_exception(
     texts = [str(one) for one in chain]
     lines = [line.strip() for line in texts[0].splitlines() if line.strip()]
     said = next((line for line in lines if not line.endswith(":")), "")  # "backend='inductor' raised:" says nothing
-    cause = f"{type(error).__name__}: {said}"[:500]
+    cause = cut(f"{type(error).__name__}: {said}", 500)
     names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for one in chain for cls in type(one).__mro__}
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or str(error)).partition(".")[0]
@@ -70,7 +71,7 @@ def of_exception(
         hint = "lower the batch size or training.max_seq_length"
         return TrainingError("out of memory", cause=cause, hint=hint)
     if compiler_said is not None:
-        return CompileError(f"the compiler failed in: {phase}", cause=compiler_said[:500] or cause)
+        return CompileError(f"the compiler failed in: {phase}", cause=cut(compiler_said, 500) or cause)
     return TrainingError(f"training failed in: {phase}", cause=cause)
 
 
@@ -97,7 +98,7 @@ def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> Cac
 
 def _disk(place: Path | None, words: str) -> TrainingError:
     where = f": nothing more fits into {place}" if place else ""
-    return TrainingError(f"the disk is full{where}", cause=words[:500], hint=_SPACE_HINT)
+    return TrainingError(f"the disk is full{where}", cause=cut(words, 500), hint=_SPACE_HINT)
 
 
 def _says_full(error: BaseException) -> bool:
@@ -116,4 +117,4 @@ def _last_words(log: Path, printed: int) -> str:
         return ""
     lines = [line.rstrip() for line in lines if line.strip() and not _NOISE.search(line)]
     errors = [line for line in lines if _ERROR_LINE.search(line)]
-    return next(iter([*errors[-1:], *lines[-1:]]), "")[:LONGEST]
+    return cut(next(iter([*errors[-1:], *lines[-1:]]), ""), LONGEST)

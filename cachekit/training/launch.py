@@ -22,6 +22,7 @@ from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
 from cachekit.decode import from_json
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
+from cachekit.files import PIECE
 from cachekit.process import die_with
 from cachekit.redact import Stream
 from cachekit.redact.names import secrets_of
@@ -31,7 +32,6 @@ from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
 TICK = 1.0  # seconds between two signs that a run goes on, for whoever shows the time
-_BLOCK = 1 << 20
 _LONGEST = 1 << 24  # bytes of one line of events that are read into memory
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
 
@@ -177,7 +177,7 @@ class _Output(Struct):
 
     def read(self) -> bytes:
         """What is new."""
-        block = os.pread(self.said, _BLOCK, self.position)
+        block = os.pread(self.said, PIECE, self.position)
         self.position += len(block)
         self._keep(self.stream.feed(block))
         return block

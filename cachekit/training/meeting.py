@@ -32,7 +32,7 @@ from cachekit.errors import (
     WaitedTooLongError,
     from_code,
 )
-from cachekit.text import cause_of, duration
+from cachekit.text import cause_of, cut, duration
 from cachekit.training.link import ANSWER, POLL, Connection, listening
 from cachekit.training.participant import Participant, judged
 
@@ -328,7 +328,7 @@ def _word(line: bytes) -> _Word:
 
 def _short(error: ErrorDocument) -> ErrorDocument:
     """An error as other machines tell it: of a length that can be read."""
-    return structs.replace(error, message=error.message[:SHOWN], cause=error.cause[:SHOWN], hint="")
+    return structs.replace(error, message=cut(error.message, SHOWN), cause=cut(error.cause, SHOWN), hint="")
 
 
 def _follows(error: ErrorDocument) -> bool:

@@ -15,7 +15,7 @@ from cachekit.errors import INSTALL, CompilerUnavailableError, RecipeError, Unkn
 from cachekit.recipe.architecture import NO_EFFECT
 from cachekit.recipe.hub import gated
 from cachekit.recipe.schema import Lora, Training
-from cachekit.text import first_line
+from cachekit.text import first_line, first_of
 from cachekit.training.job import Job
 from cachekit.training.tasks import inputs
 from cachekit.training.tasks.port import Task
@@ -147,7 +147,6 @@ def revision(job: Job, place: str) -> str:
 
 FIELD = "training.lora.target_modules"
 ALL_LINEAR = "all-linear"  # PEFT's word for every linear layer but the head's
-_MANY = 12  # names that a sentence lists
 
 
 def add_lora(model: Any, training: Training) -> Any:
@@ -241,4 +240,4 @@ def _hint(model: Any) -> str:
     kinds = {"Linear", "Conv1D", "Embedding", "Conv2d"}
     ends = [name.rpartition(".")[2] for name, part in model.named_modules() if type(part).__name__ in kinds]
     found = list(dict.fromkeys(name for name in ends if not name.isdecimal()))
-    return f"name some of its layers with {FIELD}: {', '.join(found[:_MANY])}"
+    return f"name some of its layers with {FIELD}: {first_of(found, 12)}"

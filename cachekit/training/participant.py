@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import CachekitError, UsageError
 from cachekit.key.canonical import ABSENT, difference
+from cachekit.text import cut, first_of
 
-SHOWN = 3  # differences
 LONGEST = 200  # characters of a name or a value that is shown
 
 
@@ -56,14 +56,10 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
             changes += difference(first.soft, one.soft)
         if changes:
             what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
-            said = [
-                f"{_shown(each.name)} is {_shown(each.new)} there and {_shown(each.old)} here"
-                for each in changes[:SHOWN]
-            ]
-            more = f", and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+            said = [f"{_shown(each.name)} is {_shown(each.new)} there and {_shown(each.old)} here" for each in changes]
             return UsageError(
                 f"{one} has another {what} than {first}",
-                cause="; ".join(said).replace(" here", f" on node {first.rank}") + more,
+                cause=first_of(said, between="; ").replace(" here", f" on node {first.rank}"),
                 hint="the same recipe, and the same versions, on all machines",
             )
         if one.mode != first.mode:
@@ -86,4 +82,4 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
 
 
 def _shown(value: object) -> str:
-    return "absent" if value is ABSENT else str(value)[:LONGEST]
+    return "absent" if value is ABSENT else cut(str(value), LONGEST)

@@ -20,6 +20,7 @@ from cachekit.config_trust import YOU, Mode, TrustTable, is_fingerprint, is_own
 from cachekit.errors import Helps, UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
+from cachekit.text import cut, first_of
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
 from cachekit.trust.signer import holds, key_of
@@ -297,7 +298,7 @@ class Policy(Struct, frozen=True):
     def _check_one(self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: _Spent) -> _Checked:
         if envelope.payload_type != PAYLOAD_TYPE:
             return _Checked(
-                reason=f"signed as {redact.address(envelope.payload_type[:80])!r}, which is not a statement"
+                reason=f"signed as {redact.address(cut(envelope.payload_type, 80))!r}, which is not a statement"
             )
         try:
             key = sshsig.parse(blob).key
@@ -379,8 +380,7 @@ def policy_of(table: TrustTable, origin: str = "") -> Policy:
 
 def _some(fingerprints: Sequence[str]) -> str:
     """The keys that nobody knows: of some, as anybody can sign with many."""
-    keys = list(dict.fromkeys(fingerprints))
-    return ", ".join(keys[:2]) + (f" and {len(keys) - 2} more" if len(keys) > 2 else "")  # noqa: PLR2004
+    return first_of(dict.fromkeys(fingerprints), 2)
 
 
 def _valid(known: Sequence[KnownSigner], at: datetime) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from cachekit.text import cut
 from cachekit.trust.envelope import SIGNATURE, MalformedError
 
 ED25519 = "ssh-ed25519"
@@ -107,7 +108,7 @@ def public_key(line: str) -> PublicKey:
     try:
         blob = base64.b64decode(words[1], validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError(f"what follows {words[0][:40]} is not base64") from None
+        raise ValueError(f"what follows {cut(words[0], 40)} is not base64") from None
     return key_of_blob(blob, words[0])
 
 
@@ -126,9 +127,9 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
     inside, *fields = _strings(blob)
     found = inside.decode("ascii", "replace")
     if kind and found != kind:
-        raise ValueError(f"the line says {kind[:40]}, and its bytes {found[:40]!r}")
+        raise ValueError(f"the line says {cut(kind, 40)}, and its bytes {cut(found, 40)!r}")
     if found not in _FIELDS:
-        raise ValueError(f"keys of the kind {found[:40]!r} are not accepted; those that are: {', '.join(KINDS)}")
+        raise ValueError(f"keys of the kind {cut(found, 40)!r} are not accepted; those that are: {', '.join(KINDS)}")
     lengths = _FIELDS[found]
     if len(fields) != len(lengths) or any(
         wanted not in {0, len(field)} for field, wanted in zip(fields, lengths, strict=True)
@@ -242,12 +243,13 @@ def parse(blob: bytes) -> Parsed:
     inner = _Reader(source.string())
     source.end()
     if namespace != NAMESPACE.encode():
-        raise MalformedError(f"it was made for {namespace[:80].decode('ascii', 'replace')!r}, not for {NAMESPACE!r}")
+        made_for = cut(namespace.decode("ascii", "replace"), 80)
+        raise MalformedError(f"it was made for {made_for!r}, not for {NAMESPACE!r}")
     if reserved or hash_name not in _HASHES:
         raise MalformedError("its message was hashed in a way that is not accepted")
     algorithm = inner.string().decode("ascii", "replace")
     if algorithm not in _ALGORITHMS.get(key.kind, (key.kind,)):
-        raise MalformedError(f"{algorithm[:40]!r} is not a signature algorithm of {key.kind} keys")
+        raise MalformedError(f"{cut(algorithm, 40)!r} is not a signature algorithm of {key.kind} keys")
     signature = inner.string()
     if key.device:
         flags = inner.take(1)[0]

@@ -24,7 +24,7 @@ from cachekit.process import user_name
 from cachekit.redact.names import secrets_of
 from cachekit.store.origin import HERE, How, Origin, ReusedOrigin
 from cachekit.store.record import MOST_VALUES, DamagedRecordError, Digest, Record, parse, paths_of, values_of
-from cachekit.text import parse_time
+from cachekit.text import cut, parse_time
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import SIGNATURE, Envelope, MalformedError, Signature, encode, largest, pae
 from cachekit.trust.signer import Signer, holds
@@ -244,7 +244,7 @@ def moment(created: str) -> datetime:
             return found.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         pass
-    raise MalformedError(f"{created[:40]!r} is not a time")
+    raise MalformedError(f"{cut(created, 40)!r} is not a time")
 
 
 def is_about(statement: Statement, record: Record) -> bool:

@@ -12,12 +12,11 @@ from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
 from cachekit.recipe.model_config import check_package
 from cachekit.store.divergent import Maker, maker_of
+from cachekit.text import first_of
 from cachekit.training.run import run_job
 from cachekit.values import Answer
 from cachekit.verbs.plan import fetch_planned, miss_error, plan, unfetched
 from cachekit.verbs.session import Session
-
-NAMED = 3  # differences that the error names
 
 
 class CheckedBuild(Answer, frozen=True, kw_only=True, tag="cachekit/build-check/1"):
@@ -53,10 +52,9 @@ class CheckedBuild(Answer, frozen=True, kw_only=True, tag="cachekit/build-check/
         differ, made = self.differ, self.by
         if not differ:
             return None
-        more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
         return IntegrityError(
             f"the record of {self.recipe} is not what compiling gives here",
-            cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {', '.join(differ[:NAMED])}{more}; "
+            cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {first_of(differ)}; "
             f"the record was made by {made.by}, {made.created[:16]}",
             hint=f"cachekit warm {self.source} --recache puts a new one in its place",
         )

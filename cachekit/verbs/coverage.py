@@ -35,10 +35,10 @@ from cachekit.store.divergent import DivergentBuilds
 from cachekit.store.layout import LOCAL, Place
 from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
-from cachekit.text import not_asked
+from cachekit.text import first_of, not_asked
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
-from cachekit.verbs.planned import shortened, warm_it
+from cachekit.verbs.planned import warm_it
 from cachekit.verbs.session import Session
 
 CACHE_DIR = "compiler cache dir"  # the compiler's own folder on this host, among the places
@@ -219,13 +219,13 @@ class CoverageOfAll(Answer, frozen=True, tag="cachekit/coverage/1"):
             error = silent.unanswered
             return from_code(error.code, message, cause=error.cause or error.message, hint=error.hint)
         if all(one.untrusted for one in lacking):
-            names = shortened([one.recipe for one in lacking])
+            names = first_of(one.recipe for one in lacking)
             cause = first.untrusted[0]
             return UntrustedError(f"nothing that may be used covers {names}", cause=cause, hint=advice(first.helps))
         why = f"{first.recipe}: {first.status}"
         if first.needed:
             why += f", {first.cached} of {first.needed} modules are cached"
-        names = shortened([one.recipe for one in lacking])
+        names = first_of(one.recipe for one in lacking)
         return MissError(f"not covered: {names}", cause=why, hint=warm_it(first.source, first.elsewhere))
 
 

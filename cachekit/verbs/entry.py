@@ -10,6 +10,7 @@ from msgspec import Struct
 from cachekit.errors import IntegrityError, UnknownNameError, UntrustedError, UsageError
 from cachekit.key.canonical import DIGITS, FEWEST_DIGITS
 from cachekit.recipe import zoo
+from cachekit.text import first_of
 
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
@@ -102,7 +103,7 @@ def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
         raise UnknownNameError(f"no {what} has the key {beginning[:16]}", hint=hint)
     raise UnknownNameError(
         f"{len(found)} {what}s begin with {beginning!r}" if found else f"no {what} begins with {beginning!r}",
-        cause=", ".join(name[:16] for name in found[:5]),
+        cause=first_of((name[:16] for name in found), 5),
         hint="give more digits" if found else hint,
     )
 

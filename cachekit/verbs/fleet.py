@@ -49,7 +49,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
             nobody knows (`forecast.totals.unknown_seconds`) nothing is in it.
         max_seconds: After which a command would be ended, so that all cost no more than was allowed; None for never.
         price: What an hour of a machine costs, where somebody says so.
-        compile_for: The machine type that will train, where the machines are others; else empty.
+        compile_for: The instance type that will train, where the machines are others; else empty.
         price_there: What an hour of that one costs.
         doubt: What nobody has shown of compiling for it on another machine.
         request: What would be submitted, to the letter; empty where the engine cannot be asked what it takes.

@@ -16,10 +16,10 @@ from cachekit.remotes.judging import advice
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
-from cachekit.text import count
+from cachekit.text import count, first_of
 from cachekit.values import Answer
 from cachekit.verbs.plan import plans
-from cachekit.verbs.planned import Planned, Warmed, planned, shortened, together, warm_it
+from cachekit.verbs.planned import Planned, Warmed, planned, together, warm_it
 
 
 class Before(Struct, frozen=True):
@@ -100,7 +100,7 @@ class Forecast(Answer, frozen=True, tag="cachekit/plan-list/1"):
         if unknown := next((row for row in missed if row.unanswered), None):
             return unknown.miss()
         if all(row.untrusted for row in missed):
-            names = shortened([row.name for row in missed])
+            names = first_of(row.name for row in missed)
             return UntrustedError(
                 f"{len(missed)} of {len(self.plans)} have no record that may be used: {names}",
                 cause=missed[0].untrusted[0],
@@ -108,7 +108,7 @@ class Forecast(Answer, frozen=True, tag="cachekit/plan-list/1"):
             )
         return MissError(
             f"{len(missed)} of {count(len(self.plans), 'recipe')} {'is' if len(missed) == 1 else 'are'} not warm: "
-            + shortened([row.name for row in missed]),
+            + first_of(row.name for row in missed),
             hint=warm_it(missed[0].source, missed[0].elsewhere),
         )
 

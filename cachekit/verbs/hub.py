@@ -62,7 +62,7 @@ class RemoteRecord(Struct, frozen=True):
     Attributes:
         directory: The compiler's folder there.
         toolchain: Versions that are in the key.
-        instance: The machine type that it was made on, where that is known.
+        instance: The instance type that it was made on, where that is known.
         bytes: Of all files.
         created: UTC, ISO 8601.
         by: Who made it on which host, as it says.

@@ -27,7 +27,7 @@ from cachekit.store import Store
 from cachekit.store.bundle import unpacked
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
-from cachekit.text import cause_of, one_line
+from cachekit.text import cause_of, one_line, spelled
 from cachekit.values import Answer
 from cachekit.verbs.session import Session, using_store
 from cachekit.whose import OWN, Standing, open_judged, standing
@@ -240,7 +240,7 @@ class CacheSource:
     @property
     def origin(self) -> Origin:
         """Of what was opened so far."""
-        return Origin(str(Path(self._folder).absolute()), "all" if self._strange else "owner")
+        return Origin(spelled(str(Path(self._folder).absolute())), "all" if self._strange else "owner")
 
     def open(self, path: Path, flags: int) -> int:
         """Open a file to be read.

@@ -1,4 +1,4 @@
-"""Which machine type of the registry trains a recipe cheapest, by the training times that somebody published of it.
+"""Which instance type of the registry trains a recipe cheapest, by the training times that somebody published of it.
 
 A time is never made up: where the recipe's `expect` names none for a machine, that is unknown, and what is said instead
 is how fast the machine would have to be.
@@ -28,7 +28,7 @@ LONG = 2.0  # times as long, from which on a ratio is easier to read than a perc
 
 
 class OnInstance(Struct, frozen=True, kw_only=True):
-    """A recipe on a machine type.
+    """A recipe on an instance type.
 
     Attributes:
         plan: What `plan` would say there; `none` where cachekit compiles nothing for such a machine, a GPU's; `refused`
@@ -63,7 +63,7 @@ class InstancePlan(Answer, frozen=True, kw_only=True, tag="cachekit/plan-instanc
     """Where a recipe trains for how much.
 
     Attributes:
-        cheapest: The machine type on which it trains for the least money, of those with a published time; empty where
+        cheapest: The instance type on which it trains for the least money, of those with a published time; empty where
             fewer than two have one.
         base: The one that others are compared with: the cheapest, or the one with the cheapest hour.
         why: What makes it the cheapest, in sentences; or why nobody knows.
@@ -88,19 +88,19 @@ def plan_instances(
     prices: Prices,
     as_published: bool,
 ) -> InstancePlan:
-    """Plan a recipe on each machine type of the registry, and compare.
+    """Plan a recipe on each instance type of the registry, and compare.
 
     Args:
         recipe: The recipe.
-        prepare: Makes its key for a machine type.
+        prepare: Makes its key for an instance type.
         store: The local store.
-        remotes: The remotes, each asked once for all machine types.
+        remotes: The remotes, each asked once for all instance types.
         source: The recipe as the user named it.
         prices: What an hour costs.
         as_published: The recipe is as its file has it: with other settings its figures are somebody else's.
 
     Raises:
-        CachekitError: No machine type can train the recipe, and all for one reason: another toolchain, say.
+        CachekitError: No instance type can train the recipe, and all for one reason: another toolchain, say.
     """
     ready: dict[str, Prepared] = {}
     errors: dict[str, CachekitError] = {}
@@ -144,7 +144,7 @@ def _status(status: str) -> Literal["hit", "miss", "unknown"]:
 
 
 def _figures(recipe: Recipe) -> dict[str, Expectation]:
-    """The first published time for each machine type: a later one is of another run, as its note says."""
+    """The first published time for each instance type: a later one is of another run, as its note says."""
     found: dict[str, Expectation] = {}
     for one in recipe.expect:
         if one.train_seconds is not None:

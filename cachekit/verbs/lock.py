@@ -214,7 +214,7 @@ def lock(
         prepared: The recipe.
         variant: The recipe as it was named.
         toolchain: The release that it was planned for.
-        instance: Likewise the machine type.
+        instance: Likewise the instance type.
 
     Raises:
         MissError: Nothing is there to be locked.

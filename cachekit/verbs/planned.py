@@ -18,7 +18,7 @@ from cachekit.recipe.price import Price
 from cachekit.remotes.judging import advice
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND
-from cachekit.text import a, about, named
+from cachekit.text import a, about, first_of, named
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cachekit.remotes.nearest import Nearest
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.warm import WarmRun
-
-SHOWN = 3  # names in an error of several
 
 
 class PlannedModule(Struct, frozen=True):
@@ -358,14 +356,9 @@ def together(failed: list[tuple[str, CachekitError]], count: int, done: str) -> 
         return None
     name, first = failed[0]
     told = CachekitError(
-        f"{len(failed)} of {count} could not be {done}: {shortened([one for one, _ in failed])}",
+        f"{len(failed)} of {count} could not be {done}: {first_of(one for one, _ in failed)}",
         cause=about(name, str(first)) + (f": {first.cause}" if first.cause else ""),
         hint=first.hint,
     )
     told.code, told.exit_code = first.code, first.exit_code
     return told
-
-
-def shortened(names: list[str]) -> str:
-    """The first names of a list."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

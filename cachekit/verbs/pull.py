@@ -30,6 +30,7 @@ from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
+from cachekit.text import first_of
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, using_store
@@ -90,7 +91,7 @@ class Pulls(Answer, frozen=True, tag="cachekit/pull/1"):
         left = sorted(f"{item.module}: {item.reason}" for one in absent for item in one.left)
         return MissError(
             f"no remote has {', '.join(one.name for one in absent)}",
-            cause="; ".join(left[:SHOWN]),
+            cause=first_of(left, SHOWN, "; "),
             hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
         )
 
@@ -228,10 +229,15 @@ def _cache_of(name: str) -> ForeignCache:
     Raises:
         UsageError: No compiler calls one so.
     """
-    cache = registry.of_directory(name).foreign_cache
+    adapter = registry.of_directory(name)
+    cache = adapter.foreign_cache
     if cache is not None and cache.names(name):
         return cache
     examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
+    if cache is None and adapter.prefix:
+        raise UsageError(
+            f"modules of {name} are in records only", hint="cachekit pull RECIPE fetches a record with its modules"
+        )
     what = "module of a compiler's cache"
     if "/" not in name:
         what, examples = "compiler's folder", [example.partition("/")[0] for example in examples]

@@ -12,6 +12,7 @@ from cachekit.remotes.push import Pushed, push
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.record import Record, is_archive
+from cachekit.text import first_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session, using_store
@@ -96,5 +97,4 @@ def leaks_of(store: Store, records: Sequence[Record]) -> Iterator[str]:
         if names:
             yield f"{record.recipe}: names in its files: {', '.join(sorted(names))}"
         if paths:
-            more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-            yield f"{record.recipe}: paths in its files: {', '.join(list(paths)[:SHOWN])}{more}"
+            yield f"{record.recipe}: paths in its files: {first_of(paths, SHOWN)}"

@@ -114,7 +114,7 @@ class Session(Struct, frozen=True):
             return
         from cachekit.remotes.push import push
 
-        self.journal.emit("push.last", key=record.key, seconds=LAST_PUSH)
+        self.journal.emit("push.last", key=record.key, seconds=LAST_PUSH, lease=lease is not None)
         with ending(LAST_PUSH):
             push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
 

@@ -13,7 +13,7 @@ from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, Usa
 from cachekit.store.counting import BYPASS, ON, Cell, Counted
 from cachekit.store.history import History, day_of, history, recount
 from cachekit.store.layout import Layout
-from cachekit.text import PERIODS, Period, count, parse_days
+from cachekit.text import PERIODS, Period, count, cut, first_of, parse_days
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def stats(
         UsageError: That is not a day or a period; or both a run and a day were given.
     """
     if by not in PERIODS:
-        raise UsageError(f"--by {by[:40]} is not a period", hint=f"one of {', '.join(PERIODS)}")
+        raise UsageError(f"--by {cut(by, 40)} is not a period", hint=f"one of {', '.join(PERIODS)}")
     if run and since:
         raise UsageError("--run and --since are both given", hint="a run has one time: leave --since out")
     known = history(layout)
@@ -239,12 +239,10 @@ def since_day(words: str, today: datetime) -> str:
         # A number alone may be meant as a day, 20261101, and 3m as months.
         if days.is_integer() and words[-1:].isalpha():
             return (today - timedelta(days=max(days - 1, 0))).date().isoformat()
-    except OverflowError:
-        return "0001-01-01"
     except ValueError:
         pass
     raise UsageError(
-        f"--since {words[:40]} is not a day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w"
+        f"--since {cut(words, 40)} is not a day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w"
     )
 
 
@@ -276,11 +274,11 @@ def one_run(names: Sequence[str], wanted: str) -> str:
         return found[0]
     if found:
         raise UnknownNameError(
-            f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
+            f"{len(found)} runs begin with {wanted}", cause=first_of(found, 2), hint="give more of the name"
         )
     recent = ", ".join(names[:-4:-1])
     raise UnknownNameError(
-        f"there is no run named {wanted[:80]!r}",
+        f"there is no run named {cut(wanted, 80)!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
         hint="give the whole name, or --run last",
     )

@@ -15,7 +15,7 @@ from cachekit import config_files, config_trust, files
 from cachekit.disk import in_settings, named
 from cachekit.errors import UsageError
 from cachekit.process import user_name
-from cachekit.text import cause_of
+from cachekit.text import cause_of, cut
 from cachekit.trust.policy import policy_of
 from cachekit.trust.signer import key_of, make_key, signer_of
 from cachekit.trust.sshsig import LARGEST_FILE, PublicKey, public_key
@@ -352,7 +352,7 @@ def _given(key: str) -> PublicKey:
         return public_key(files.read(named(key), LARGEST_FILE).decode("ascii", "replace"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{key[:80]} is not a public key",
+            f"{cut(key, 80)} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
             hint='give a .pub file, or its line in quotes: "ssh-ed25519 AAAA…"',
         ) from error

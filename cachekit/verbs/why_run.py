@@ -195,7 +195,6 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 SAVE = "save all that a run prints: COMMAND 2>&1 | tee run.log"
-PIECE = 1 << 20
 # How files begin in which a log stands, but not as lines of text: of gzip, bzip2, xz, zstd and zip.
 PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -235,14 +234,14 @@ def _read_log(file: Path, path: Path, journal: Journal) -> LogWhy:
         for adapter in registry.every():
             with files.opened(file, buffering=0) as source:
                 size = os.fstat(source.fileno()).st_size
-                log = io.BufferedReader(_Watched(source, partial(journal.show, "log.reading", of=size)), PIECE)
+                log = io.BufferedReader(_Watched(source, partial(journal.show, "log.reading", of=size)), files.PIECE)
                 if (told := adapter.read_log(log)) is not None:
                     return LogWhy(**structs.asdict(told), file=str(path), compiler=adapter.name)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read",
             cause=cause_of(error),
-            hint=SAVE,
+            hint=f"{SAVE}; of a pipe: ... | cachekit why --log -",
         ) from error
     raise UsageError(
         f"{path} says nothing about a compile",

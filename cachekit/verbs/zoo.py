@@ -169,7 +169,7 @@ def rows(topic: str, wanted: Filter) -> Sequence[ZooRow]:
     """The rows of a topic.
 
     Raises:
-        UsageError: There is no such topic, it has nothing of the kind, or no such task or instance exists.
+        UsageError: There is no such topic, task or instance, the topic has nothing of the kind, or that is no price.
     """
     if topic not in FILTERS:
         raise UsageError(f"zoo has no topic {topic!r}", hint=f"one of {', '.join(FILTERS)}")
@@ -179,6 +179,8 @@ def rows(topic: str, wanted: Filter) -> Sequence[ZooRow]:
             option = "--" + name.replace("_", "-")
             able = ", ".join(other for other, names in FILTERS.items() if name in names)
             raise UsageError(f"{topic} cannot be chosen with {option}", hint=f"it chooses among {able}")
+    if wanted.max_price is not None and not wanted.max_price >= 0:  # not a number either
+        raise UsageError(f"--max-price {wanted.max_price:g}: not an amount of dollars", hint="--max-price 2")
     if wanted.task and wanted.task not in TASKS:
         near = get_close_matches(wanted.task, TASKS, 1, 0.6)
         raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")

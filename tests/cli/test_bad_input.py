@@ -53,6 +53,18 @@ BAD_INPUT = {
         "plan tiny.yaml --set model.config.num_hiden_layers=1", 2, "bad-recipe", "num_hiden_layers",
         "", "did you mean model.config.num_hidden_layers?",
     ),
+    "a model without a layer": (
+        "plan tiny.yaml --set model.config.num_hidden_layers=0", 2, "bad-recipe", "model.config.num_hidden_layers is 0",
+        "1 or more", "correct model.config.num_hidden_layers or leave it out",
+    ),
+    "a setting among the worker's variables": (
+        "plan tiny.yaml --set environment.CACHEKIT_HOME=/x", 2, "bad-recipe", "environment.CACHEKIT_HOME is a setting",
+        "", "remove environment.CACHEKIT_HOME",
+    ),
+    "modules by name, of a compiler that names none": (
+        "pull --all-of inductor-2.13.0 --cache local:rw,./data:r", 2, "usage",
+        "modules of inductor-2.13.0 are in records", "", "cachekit pull RECIPE",
+    ),
     "no such label column": (
         "plan tiny.yaml --set data.labels=null --set data.label_column=lable", 2, "bad-data",
         "train.csv: no column 'lable'", "columns are text, label", "'label' perhaps",
@@ -128,6 +140,22 @@ BAD_INPUT = {
     "no entry of that name": ("zoo show brt", 2, "unknown-name", "'brt'", "", "did you mean bert?"),
     "no such task": ("zoo ls --task question", 2, "usage", "'question'", "", "question-answering"),
     "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
+    "a price that is no number": ("zoo ls --max-price nan", 2, "usage", "--max-price nan: ", "", "--max-price 2"),
+    "a highest price below nothing": ("zoo ls --max-price -1", 2, "usage", "--max-price -1: ", "", "--max-price 2"),
+    "a price of any machine": ("zoo ls --price 0", 2, "usage", "--price 0: ", "instance types", "trn1.2xlarge=0.40"),
+    "a file for what goes beside the answer": ("stats --html -", 2, "usage", "stdout has the answer", "", "--help"),
+    "a report into a pipe": (
+        "run --report pipe.csv -- false", 2, "usage", "pipe.csv cannot be written", "not a regular file", "another",
+    ),
+    "a report where stdout goes": ("run --report /dev/stdout -- false", 2, "usage", "/dev/stdout cannot", "", ""),
+    "a report in no folder": ("run --report no/x -- false", 2, "usage", "no/x cannot be written", "No such file", ""),
+    "a recipe in no folder": (
+        "zoo new -o no/x -- python run_glue.py --task_name mrpc", 2, "usage", "no/x cannot be written", "No such", "",
+    ),
+    "a recipe into a pipe": (
+        "zoo new --force -o pipe.csv -- python run_glue.py --task_name mrpc", 2, "usage", "pipe.csv cannot be written",
+        "not a regular file", "",
+    ),
     "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
     "no such kind of instance": (
         "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo ls instances` lists them",

@@ -125,6 +125,14 @@ def test_what_to_run_next_names_the_remotes_that_were_given(command, machine, wo
     assert f"next: cachekit train {' '.join(said)}\n" in command("warm", "tiny.yaml", "-q", *said).out
 
 
+def test_what_to_run_next_is_of_the_same_machine_of_several(command, machine, home):
+    said = "--node-rank 1 --master-addr first --master-port 29600"
+    warm = ("warm", "tiny.yaml", "--nnodes", "2", *said.split())
+    assert f"next: cachekit warm tiny.yaml --set parallel.nodes=2 {said}\n" in command(*warm, "--dry-run").out
+    publish(home, "parallel.nodes=2")
+    assert f"next: cachekit train {said}\n" in command(*warm).out
+
+
 def test_a_dry_run_of_a_training_looks_at_what_it_would_go_on_from(command, machine, work):
     refused = the_error(command("train", "tiny.yaml", "--dry-run", "--resume", "nosuch", code=2))
     assert refused[1] == "nosuch is not a checkpoint"
@@ -324,7 +332,7 @@ def test_a_result_that_cannot_be_written_fails_no_training(command, work, machin
     (work / "out" / "cachekit-result.json").mkdir(parents=True)
     answer = command("train", "tiny.yaml", "-o", "out", "--format", "json", "-q")
     assert answer.json["steps"] > 0
-    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: Is a directory\n"
+    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: it is a folder\n"
 
 
 def test_a_train_that_does_not_start_leaves_nothing_behind(command, work, machine):

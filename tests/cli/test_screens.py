@@ -15,7 +15,7 @@ from msgspec import structs
 
 from cachekit.cli import out
 from cachekit.recipe import zoo
-from cachekit.text import one_line, plain
+from cachekit.text import cut, first_of, one_line, plain
 from tests.support import forked
 from tests.support.cli_session import environment, publish_record, small_record
 
@@ -99,6 +99,14 @@ def test_no_word_of_a_stranger_is_an_order_to_githubs_runner(work, home, command
     assert name in str(command("store", "ls", "--format", "json").json)
     # `::command::` is one where a line begins [TryParseV2], as folded words may.
     assert plain("a ::error::b\n   ::error file=a::b") == "a ::error::b\n   :\\x3aerror file=a::b"
+
+
+@pytest.mark.feature("U2")
+def test_what_is_long_says_that_it_was_cut():
+    assert [cut("bert-base", most) for most in (9, 8)] == ["bert-base", "bert-ba…"]
+    names = [f"n{number}" for number in range(1203)]
+    assert [first_of(names[:most]) for most in (0, 3, 4)] == ["", "n0, n1, n2", "n0, n1, n2 and 1 more"]
+    assert first_of(iter(names), 2, "; ") == "n0; n1 and 1,201 more"
 
 
 @pytest.mark.feature("T8")

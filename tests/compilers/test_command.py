@@ -267,6 +267,14 @@ def test_of_a_watched_variable_with_a_secret_in_it_the_key_has_a_hash(place, mon
     assert "hush" not in str(found.values())
 
 
+def test_bytes_that_are_no_text_are_spelled_out_in_the_key(place, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_\udcff", "\udcff")
+    hard = prepared("echo", "\udcff", declared={"\udcff": "\udcff"}).ingredients.hard
+    assert hard[r"compiler.environment.TORCHINDUCTOR_\xff"] == r"\xff"
+    assert hard[r"ingredient.\xff"] == r"\xff"
+    assert hard["command.arguments"] == [r"\xff"]
+
+
 # Which compiler it is for
 
 

@@ -32,6 +32,8 @@ def test_a_variable_in_a_recipes_environment_is_in_the_key_by_its_value(monkeypa
         keys.add(prepared("environment.NEURON_FUSE_SOFTMAX=$MINE").key)
         keys.add(prepared(f"environment.NEURON_FUSE_SOFTMAX={value}").key)
     assert len(keys) == 2
+    monkeypatch.setenv("MINE", "\udcff")  # which is no UTF-8
+    assert prepared("environment.NEURON_FUSE_SOFTMAX=$MINE").key not in keys
 
 
 @pytest.mark.parametrize(

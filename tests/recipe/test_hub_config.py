@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
+from cachekit.recipe.hub import cached_config
 from tests.support.hubserver import HubServer
 
 RECIPE = """
@@ -88,3 +92,28 @@ def test_a_hub_that_never_answers(plan):
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         code, _, told = plan(f"http://127.0.0.1:{silent.getsockname()[1]}", patience=0.5)
     assert (code, len(told)) == (2, 3), told
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"XDG_CACHE_HOME": "$ROOT/xdg"},
+        {"XDG_CACHE_HOME": "/nowhere", "HF_HOME": "~/hf"},
+        {"HF_HOME": "/nowhere", "HUGGINGFACE_HUB_CACHE": "{root}/old"},
+        {"HUGGINGFACE_HUB_CACHE": "/nowhere", "HF_HUB_CACHE": "$ROOT/new"},
+    ],
+    ids=" ".join,
+)
+def test_a_model_in_the_clients_cache_is_where_the_client_says(variables, tmp_path, monkeypatch):
+    for name in ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": str(tmp_path), "ROOT": str(tmp_path), **variables}.items():
+        monkeypatch.setenv(name, value.format(root=tmp_path))
+    where = Path(runpy.run_path(constants.__file__)["HF_HUB_CACHE"])
+    assert where.is_relative_to(tmp_path)
+    config = where / "models--team--unheard-of/snapshots/abc/config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text("{}")
+    assert cached_config("team/unheard-of", "abc") == config

@@ -266,7 +266,8 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     document = command("zoo", "new", "--from", "nxdt.yaml", "-f", "json").json
     assert load_text(document["text"]).name == document["recipe"]["name"] == "pretrain"
     assert "weird a b" in [note["what"] for note in document["notes"] if not note["todo"]]
-    assert load_text(command("zoo", "new", "--from", "nxdt.yaml").out).task == "causal-lm"
+    for stdout in ((), ("-o", "-")):
+        assert load_text(command("zoo", "new", "--from", "nxdt.yaml", *stdout).out).task == "causal-lm"
     refused = command("zoo", "new", "--from", "nxdt.yaml", "--output", "mine.yaml", code=2)
     assert "exists already" in the_error(refused)[1]
     (work / "mine.yaml").write_text("an older one")

@@ -60,7 +60,7 @@ def firsts(made):
 def yesterday(storage):
     """The records of an object store were listed a day ago."""
     if (said := index.read(storage, storage.revision())[0]).speaks_for_all(storage):
-        plant(storage, index.encode(structs.replace(said, listed=said.listed - index.DAY)))
+        plant(storage, index.encode(structs.replace(said, listed=said.listed - index.CURRENT)))
 
 
 def plant(storage, document):

@@ -33,7 +33,7 @@ class S3Server:
         keys: Access keys that requests were signed with.
         fault: Asked for each request; an answer of it is sent in place of the real one, which is not made.
         lost: Asked for each request; where it says so, the request is carried out and a 500 is the answer.
-        ignores: The conditions of requests, as `rclone serve s3` does.
+        ignores: How the names of headers begin that are not heeded: `HTTP_IF_`, as `rclone serve s3` does.
     """
 
     endpoint: str
@@ -44,7 +44,7 @@ class S3Server:
     keys: set[str] = field(default_factory=set)
     fault: Callable[[str], Answer | None] = lambda _: None
     lost: Callable[[str], bool] = lambda _: False
-    ignores: bool = False
+    ignores: str = ""
 
     def count(self, pattern: str = ".*") -> int:
         return sum(bool(re.match(pattern, request)) for request in self.requests)
@@ -100,7 +100,7 @@ def s3_server() -> Iterator[S3Server]:
             start(status, headers)
             return body
         if server.ignores:
-            environ = {name: value for name, value in environ.items() if not name.startswith("HTTP_IF_")}
+            environ = {name: value for name, value in environ.items() if not name.startswith(server.ignores)}
         if length := environ.get("CONTENT_LENGTH"):
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
             server.received += int(length)

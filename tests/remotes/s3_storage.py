@@ -28,11 +28,11 @@ def shared_server():
 @pytest.fixture
 def server(shared_server, monkeypatch):
     use(monkeypatch, shared_server.environment())
-    shared_server.fault, shared_server.lost, shared_server.ignores = (lambda _: None), (lambda _: False), False
+    shared_server.fault, shared_server.lost, shared_server.ignores = (lambda _: None), (lambda _: False), ""
     shared_server.requests.clear()
     shared_server.keys.clear()
     yield shared_server
-    shared_server.fault, shared_server.lost, shared_server.ignores = (lambda _: None), (lambda _: False), False
+    shared_server.fault, shared_server.lost, shared_server.ignores = (lambda _: None), (lambda _: False), ""
 
 
 @pytest.fixture

@@ -74,6 +74,16 @@ def test_refusals_of_questions(storage, hub, repo, kind):
 
 
 @pytest.mark.feature("R6")
+def test_whoever_sends_us_round_and_round_is_not_asked_again(storage, hub):
+    """As the portal of a network does that does not let a login end."""
+    hub.fault("302", "*", headers={"Location": f"{hub.endpoint}/api/models/round"}, times=None)
+    with pytest.raises(RemoteError) as caught:
+        storage.revision()
+    assert caught.value.lasting
+    assert "redirects" in caught.value.said
+
+
+@pytest.mark.feature("R6")
 @pytest.mark.parametrize(("kind", "options"), [("cut", {}), ("slow", {"rate": 0.001})])
 def test_that_a_file_is_not_there_is_known_without_the_answers_body(make, hub, repo, kind, options):
     hub.fault(kind, "GET */resolve/*", times=None, **options)

@@ -123,7 +123,7 @@ def test_an_object_store_is_not_listed_within_a_day_of_a_push(tmp_path, wanted, 
     said, _ = index.read(bucket(), "")
     assert said.speaks_for_all(bucket())
     if days:
-        plant(bucket(), index.encode(structs.replace(said, listed=time.time() - days * index.DAY)))
+        plant(bucket(), index.encode(structs.replace(said, listed=time.time() - days * index.CURRENT)))
     record, files = near_one(wanted)
     fill(bucket(), [near := (structs.replace(record, recipe="copied"), files)])  # by another tool
     me = Watched(tmp_path / "me", shared=[(storage := Counted(bucket()), "r")])

@@ -139,7 +139,7 @@ def test_a_push_says_what_it_has_before_it_lists_the_records_which_may_take_too_
     fill_whole(tmp_path / "ann", bucket(), made[:20])
     said, _ = index.recent(bucket(), "")
     assert said.older
-    plant(bucket(), index.encode(structs.replace(said, listed=said.listed - index.DAY)))
+    plant(bucket(), index.encode(structs.replace(said, listed=said.listed - index.CURRENT)))
     fill_whole(tmp_path / "bob", Broken(bucket(), "list"), made[20:])
     assert keys(there(bucket())) == firsts(made)
     assert not there(bucket()).speaks_for_all(bucket())
@@ -241,7 +241,7 @@ def test_older_rows_that_others_replaced_a_day_ago_are_removed_from_a_bucket_of_
     parts = sorted((path for path in files if "/index/" in path and "/new/" not in path), key=lambda p: files[p]["at"])
     assert len(parts) == 3, "who is slower may name any of them again"
     for path, days in zip(parts, (9, 2, 0), strict=True):  # the second one was in use until just now
-        files[path]["at"] -= days * index.DAY
+        files[path]["at"] -= days * index.CURRENT
     fill_whole(tmp_path / "bob", make_storage(hub), made[3:])
     left = hub.buckets.known["team/cache"]["files"].keys() & {*parts}
     assert left == {*parts[1:]}

@@ -137,7 +137,7 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
         long, modules=(*long.modules, structs.replace(more.modules[0], name="standin-1.0/MODULE_X"))
     )
     first = others(wanted, 2_972)[-1]  # whose two files lie there; it finds out all that the others know
-    for most, made in ((10, first), (6, (near, files)), (200, (long, code)), (6, (grown, code | contents_of_more))):
+    for most, made in ((8, first), (7, (near, files)), (200, (long, code)), (6, (grown, code | contents_of_more))):
         ann.session.remotes.find(made[0].place)  # as before each compile
         server.requests.clear()
         server.sent = server.received = 0
@@ -170,7 +170,7 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
 
 
 @pytest.mark.feature("R7")
-@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize("ignores", ["", "HTTP_IF_"])
 def test_a_push_on_what_was_seen_before_others_pushed_loses_nothing(server, name, tmp_path, ignores):
     """Neither the record of its own key, which was absent then, nor a row of the index; whether the server compares."""
     server.ignores = ignores
@@ -196,6 +196,64 @@ def test_a_push_on_what_was_seen_before_others_pushed_loses_nothing(server, name
     found = eve.session.remotes.find(mine[0].place).shared.record
     assert {file.sha256 for file in found.files} == {*mine[1], *theirs[1], *code}
     assert {module.name[-1] for module in found.modules} == set("1278")
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("ignores", ["", "HTTP_IF_", "HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"])
+def test_a_module_with_other_bytes_is_never_overwritten_whatever_a_server_ignores(server, name, tmp_path, ignores):
+    """By a store that knows nothing of the server, by one that found out how it is; with few files and with many."""
+    server.ignores = ignores
+    ann, bob, eve = (Watched(tmp_path / who, shared=[(open_s3(name), "rw")]) for who in ("ann", "bob", "eve"))
+    records = []
+    for number, artifacts in enumerate(["a", "abcdef", "b"]):
+        for who, size in ((ann, 4000), (bob, 5000)):
+            made, contents = make_record(10 * number + size // 1000, artifacts, size=size)
+            module = Module(f"standin-1.0/MODULE_{number}", made.files)
+            records.append(structs.replace(made, modules=(module,)))
+            pushed(who, (records[-1], contents))
+    for record in records:
+        assert eve.pull(eve.session.remotes.find(record.place)).record == record
+
+
+@pytest.mark.feature("R7")
+def test_a_push_whose_guess_was_wrong_says_what_it_sent_and_sends_it_once(server, name, tmp_path):
+    """And warns of no other build that is not there any more."""
+    storage = open_s3(name)
+    ann, bob, cat = (Watched(tmp_path / who, shared=[(open_s3(name), "rw")]) for who in ("ann", "bob", "cat"))
+    ours, code = make_record(1, "ab", size=5000)
+    theirs = make_record(1, "a", size=4000)
+    pushed(ann, make_record(5))
+    pushed(ann, theirs)
+    for path in (layout.record_path(ours.place), "standin-1.0/MODULE_1/model-a.code"):
+        write(storage, path, None, storage.read(path, "", 1 << 20).token)
+    module = Module("standin-1.0/MODULE_1", (ours.files[0],))
+    pushed(bob, (structs.replace(ours, modules=(module,)), code))
+    pushed(cat, make_record(6))
+    for who, rows in ((ann, (module, "2")), (cat, (module, "3"))):
+        made, more = make_record(1, f"{rows[1]}xyz")
+        grown = structs.replace(ours, modules=(module, Module(f"standin-1.0/MODULE_{rows[1]}", made.files)))
+        server.requests.clear()
+        done = pushed(who, (grown, code | more))
+        assert {file.path for file in done.files} >= {
+            f"standin-1.0/MODULE_{rows[1]}/{file.path}" for file in made.files
+        }
+
+        assert server.count(f"PUT .*/MODULE_{rows[1]}/") == len(made.files)
+        assert not [told for told in who.told("record.differs") if name in str(told)]
+
+
+@pytest.mark.feature("R3")
+def test_what_was_found_before_others_removed_it_is_not_believed_by_a_later_push(name, tmp_path):
+    storage = open_s3(name)
+    ann, eve = (Watched(tmp_path / who, shared=[(open_s3(name), "rw")]) for who in ("ann", "eve"))
+    first, contents = make_record(1)
+    pushed(ann, (first, contents))
+    path = "standin-1.0/MODULE_1/model-a.code"
+    assert ann.session.remotes.writable[0].exist([path])
+    write(storage, path, None, storage.read(path, "", 1 << 20).token)
+    second = structs.replace(make_record(2)[0], modules=first.modules)
+    pushed(ann, (second, contents))
+    assert eve.pull(eve.session.remotes.find(second.place)).record == second
 
 
 @pytest.mark.feature("R7")
@@ -290,6 +348,8 @@ def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(
     storage.commit(Commit("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
     puts = [request for request in server.requests if request.startswith("PUT")]
     assert [put.rsplit("/", 1)[1] for put in puts] == ["1", "aa.json"]
+    files = [upload_of("m/2", b"2")]
+    storage.upload(files, "", QUIET)
     server.requests.clear()
     storage.commit(Commit("t", files, [Write(f"{RECORDS}/bb.json", b"{}", ABSENT)]), "")
     assert server.count() == server.count("PUT") == 1

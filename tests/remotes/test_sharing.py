@@ -183,8 +183,10 @@ def test_tiny_files_come_with_the_record(member):
     storage = Counted(bob.session.remotes.readable[0].storage)
     bob.session.remotes.readable[0].storage = storage
 
-    bob.pull(bob.session.remotes.find(made[0].place))
+    done = bob.pull(bob.session.remotes.find(made[0].place))
     assert "chunks" not in storage.calls
+    said = [(told["files"], told["bytes"]) for state in ("start", "end") for told in bob.told(f"pull.{state}")]
+    assert said == [(done.files, done.size)] * 2 == [(2, 200)] * 2
     assert served(bob.store, find(bob.store, made[0])) == expected(made)
 
 

@@ -15,7 +15,7 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.index import Known
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
-from cachekit.store.record import encode
+from cachekit.store.record import Module, encode
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import chosen
 from cachekit.verbs.warm import warm
@@ -221,8 +221,25 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     assert bob.session.remotes.find(made[0].place) is None
     assert not bob.told("remote.damaged")
     publish(bob.store, made)
-    push(bob.store, bob.session.remotes, [made[0]])
+    (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
+    assert "a later cachekit" in pushed.error.cause
+    assert bob.session.remotes.writable[0].pending() == {made[0].key}
     assert make().read(path, make().revision(), 1 << 20).data == raw
+
+
+@pytest.mark.feature("R1")
+def test_another_build_of_a_module_leaves_the_file_of_the_one_that_is_there_where_it_is(member):
+    """Whose place is taken is what is offered, not what lies there."""
+    ann, bob, eve = (member(name) for name in ("ann", "bob", "eve"))
+    theirs, mine, more = make_record(1, "a", size=4000), make_record(1, "a", size=5000), make_record(1, "b")
+    grown = structs.replace(mine[0], modules=(*mine[0].modules, Module("standin-1.0/MODULE_2", more[0].files)))
+    for who, made in ((bob, theirs), (ann, (grown, mine[1] | more[1]))):
+        publish(who.store, made)
+        (pushed,) = push(who.store, who.session.remotes, [made[0]])
+        assert pushed.error is None
+    record = eve.pull(eve.session.remotes.find(grown.place)).record
+    assert {file.sha256 for file in record.files} >= {*theirs[1], *more[1]}
+    assert not list(eve.store.lacking(record.files))
 
 
 @pytest.mark.feature("R1")

@@ -398,8 +398,7 @@ def test_the_hints_are_of_this_machine_and_what_a_stranger_says_is_short(machine
     for run in (first, second):
         told = run.error()
         assert told["message"] == "node 2 (n9) failed"
-        assert set(told["cause"]) == {"x"}
-        assert len(told["cause"]) == 1000
+        assert told["cause"] == "x" * 999 + "…"
         assert told["hint"]
         assert "evil" not in told["hint"]
 

@@ -91,7 +91,7 @@ def bundle(watched, path):
 
 def taken(watched, path, **options):
     """What comes of a bundle's import."""
-    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
+    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), path.name, **options)
 
 
 def close(place):

@@ -1,6 +1,7 @@
 """What one signs and another trusts goes round; nothing else that lies where others can write is used."""
 
 import hashlib
+import os
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -51,6 +52,13 @@ def test_what_one_signs_the_other_trusts_and_compiles_nothing(alice, user, place
     statement = read_statement(signed.payload)
     assert statement.predicate.record == alice.record.digest
     assert set(statement.subjects.values()) == {file.sha256 for file in alice.record.files}
+
+
+def test_a_place_whose_name_is_no_text_is_taken_from(alice, user, place):
+    there = place.rename(os.fsdecode(os.fsencode(place) + b"\xff"))
+    bob = user("bob", trust(ALICE), where=there)
+    assert warm(bob.session, bob.prepare()).compiled == 0
+    assert bob.store.origins.of(alice.record).origin.remote == rf"{place}\xff"
 
 
 def test_one_who_knows_nobody_compiles_and_is_told_why(alice, user, place):

@@ -101,8 +101,8 @@ def test_a_bundle_goes_on_with_the_signatures_that_it_came_with(alice, user, tmp
 def test_where_a_bundle_lay_is_noted_whole(alice, user, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bob = user("bob", trust(ALICE), may="")
-    taken(bob, bundle(alice, tmp_path / "x.tar"))
-    assert bob.store.origins.of(alice.record).origin.remote == str(tmp_path / "x.tar")
+    taken(bob, bundle(alice, tmp_path / "x\udcff.tar"))  # which is no UTF-8
+    assert bob.store.origins.of(alice.record).origin.remote == rf"{tmp_path}/x\xff.tar"
 
 
 def test_what_a_bundle_was_merged_with_says_so(alice, user, tmp_path):

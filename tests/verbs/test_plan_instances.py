@@ -1,4 +1,4 @@
-"""`cachekit plan --instances`: which machine type trains a recipe cheapest, by published figures and prices alone."""
+"""`cachekit plan --instances`: which instance type trains a recipe cheapest, by published figures and prices alone."""
 
 from __future__ import annotations
 

@@ -186,15 +186,15 @@ def test_runs_since_a_day(tmp_path):
     for day in (1, 10, 19, 20):
         Written(tmp_path, "warm", datetime(2026, 11, day, 23, 59, tzinfo=timezone.utc).timestamp()).end(60)
     today = datetime(2026, 11, 20, 1, tzinfo=timezone.utc)
-    days = {"": 4, "2026-11-10": 3, "2d": 2, "1d": 1, "0d": 1, "2w": 3, "2026-11-21": 0, "99999w": 4}
-    as_elsewhere = {"2 days": 2, "24h": 1, "48 hours": 2, "2 weeks": 3, "1y": 4, "9" * 300 + "d": 4}
+    days = {"": 4, "2026-11-10": 3, "2d": 2, "1d": 1, "0d": 1, "2w": 3, "2026-11-21": 0, "5000w": 4}
+    as_elsewhere = {"2 days": 2, "24h": 1, "48 hours": 2, "2 weeks": 3, "1y": 4}
     for since, expected in {**days, **as_elsewhere}.items():
         assert stats(Layout(tmp_path), since=since, today=today).total.runs == expected, since
     assert stats(Layout(tmp_path), since="2d", today=today).scope.first == "2026-11-19"
 
 
 @pytest.mark.parametrize(
-    "words", ["yesterday", "2026-13-01", "7", "20261101", "-1d", "2026-11-1", "0x7d", "3m", "36h", "7parsecs"]
+    "words", ["yesterday", "2026-13-01", "7", "20261101", "-1d", "2026-11-1", "0x7d", "3m", "36h", "7parsecs", "99999w"]
 )
 def test_no_day(words):
     with pytest.raises(UsageError, match="is not a day"):

@@ -60,7 +60,7 @@ class _Neuron(Adapter):
             raise UsageError(
                 f"{self.name} does not compile for {instance}",
                 cause=f"its chip is {chip}" if chip else "it has no Neuron device",
-                hint="`cachekit zoo ls instances` lists the machine types; or leave out --compiler",
+                hint="`cachekit zoo ls instances` lists the instance types; or leave out --compiler",
             )
         doubt = facts.NATIVE_WITHOUT_DEVICE if native else facts.XLA_WITHOUT_DEVICE
         return WithoutDevice({facts.TARGET_OVERRIDE: target}, doubt)

@@ -20,6 +20,7 @@ from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.installed import public
 from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.text import cut
 
 FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
 WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
@@ -121,7 +122,7 @@ def _told(kind: str, name: str, of: str) -> Look:
         text, reader = f"{step.log}\n{step.said}", LogReader()
         events = (*reader.feed(text), *reader.close())
         told = {event.module for event in events if event.kind == kind and event.at and event.pid}
-        line = next((line[:300] for line in text.splitlines() if facts.MODULE_PREFIX in line), "none")
+        line = next((cut(line, 300) for line in text.splitlines() if facts.MODULE_PREFIX in line), "none")
         fits = bool(wanted) and wanted <= told
         return fits, f"{len(told & wanted)} of {len(wanted)} modules; a line that names one: {line}"
 

@@ -32,7 +32,7 @@ from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
 from cachekit.compilers.port import Sink
 from cachekit.errors import CompileError
 from cachekit.process import SUBREAPER
-from cachekit.text import duration
+from cachekit.text import DAY, duration, first_of
 
 POLL = 0.2  # seconds between two tries for somebody else's lock
 LOOK = 5.0  # and between two looks whether it is held at all
@@ -114,7 +114,7 @@ def _known(entry: CacheEntry, memory: FailureMemory, tell: Sink) -> CompileFailu
         return known.failure
     for found in remembered.by_neuron([entry]):
         failure = found.failure
-        if failure.deterministic and found.age < DAYS * 86400:
+        if failure.deterministic and found.age < DAYS * DAY:
             return failure
         if not failure.deterministic and not failure.clearable:
             tell({"event": "failure-tried-again", "module": entry.name, "class": failure.kind.name})
@@ -313,10 +313,9 @@ def _words(failure: CompileFailure) -> str:
 
 def _error(failures: dict[str, CompileFailure], total: int) -> CompileError:
     named = [f"{module.partition('/')[2]}: {_words(failure)}" for module, failure in failures.items()]
-    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
     first = next(iter(failures.values()))
     return CompileError(
         f"{len(failures)} of {total} graphs did not compile",
-        cause="; ".join(named[:SHOWN]) + more,
+        cause=first_of(named, SHOWN, "; "),
         hint=first.advice,
     )

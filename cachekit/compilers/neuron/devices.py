@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cachekit.compilers.neuron import facts, presence
 from cachekit.host import product
-from cachekit.text import cause_of, one_line
+from cachekit.text import cause_of, cut, one_line
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
@@ -63,7 +63,7 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
     try:
         return parse_neuron_ls(out if out.strip() else complaint)
     except DeviceListError as error:
-        reason = " ".join(complaint.split())[:200]
+        reason = cut(" ".join(complaint.split()), 200)
         raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
 
 
@@ -109,7 +109,7 @@ def parse_neuron_ls(text: str) -> Devices:
         return _devices(rows, {}, said)
     if facts.NEURON_LS_NONE.search(text):
         return Devices(0, instance_type=said.get("instance-type", ""))
-    raise DeviceListError(f"not a list of Neuron devices: {text.strip()[:80]!r}")
+    raise DeviceListError(f"not a list of Neuron devices: {cut(text.strip(), 80)!r}")
 
 
 def _json_values(text: str) -> Iterator[Any]:
@@ -207,7 +207,7 @@ def _table(text: str) -> list[dict[str, Any]]:
         cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         if cells[0].isdigit():
             if len(cells) < len(names) or not line.endswith("|"):
-                raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
+                raise DeviceListError(f"a damaged table of Neuron devices: {cut(line, 80)!r}")
             row = dict(zip(names, cells, strict=False))
             rows.append({facts.NEURON_LS_CORES: row.get(cores)})
         elif not rows:
@@ -215,7 +215,7 @@ def _table(text: str) -> list[dict[str, Any]]:
     if device not in names:
         return []
     if not last.startswith("+") or len(last) != len(border):
-        raise DeviceListError(f"a table of Neuron devices that is cut short: {last[:80]!r}")
+        raise DeviceListError(f"a table of Neuron devices that is cut short: {cut(last, 80)!r}")
     return rows
 
 

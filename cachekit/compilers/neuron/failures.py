@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
-from cachekit.text import one_line
+from cachekit.text import cut, one_line
 
 _HEAD, _TAIL = 1 << 16, 1 << 18  # characters of a log that are looked at
 _MESSAGE = 300
@@ -240,4 +240,4 @@ def _line(text: str, place: int) -> str:
     line = text[start : end if end >= 0 else len(text)]
     if place - start > _MESSAGE // 2:  # a line that quotes a whole command first
         line = line[place - start :]
-    return one_line(" ".join(line.split()))[:_MESSAGE]
+    return cut(one_line(" ".join(line.split())), _MESSAGE)

@@ -21,7 +21,7 @@ class NeuronHost(Struct, frozen=True):
     target: str  # the compiler's name for the chip: `trn1`, `inf2`, `trn2`
     cores: int  # cores as a framework sees them; 0 where the machine has no device (it can still compile)
     lnc: int  # physical cores in each of them
-    instance: str  # machine type; empty where it is not known
+    instance: str  # instance type; empty where it is not known
     here: bool  # it is this machine
     partly: str = ""  # a sentence where it shows not all of its devices
     astray: str = ""  # a sentence where its devices are not of the chip that it compiles for

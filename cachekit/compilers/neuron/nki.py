@@ -33,7 +33,7 @@ from cachekit.files import digest_of, noted, opened, pieces, replace, written
 from cachekit.health import of_others
 from cachekit.private import NotPrivateError, private_folder
 from cachekit.store.record import File, Module
-from cachekit.text import cause_of
+from cachekit.text import cause_of, cut
 
 
 def folder() -> Path:
@@ -113,7 +113,7 @@ def misplaced(path: str) -> str:
     plain = plain and not below[0].startswith(native.PREFIX)  # TorchNeuron's, whose graphs carry none
     if path.startswith(place) and plain and all(len(part.encode()) <= facts.KERNEL_PART for part in below):
         return ""
-    return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
+    return f"the graph names the kernel {cut(path, 200)!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
 
 
 class _Placed(Struct, frozen=True):

@@ -19,8 +19,9 @@ from cachekit.decode import from_builtins
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import worker_variables
+from cachekit.text import DAY
 
-Seconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
+Seconds = Annotated[float, Meta(gt=0, le=366 * DAY)]
 T = TypeVar("T", bound=Struct)
 
 

@@ -22,6 +22,7 @@ from cachekit import whose
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.judging import HINT_BARE, refusal
+from cachekit.text import cut
 from cachekit.whose import Standing
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
@@ -42,7 +43,7 @@ def steps_of(path: str) -> tuple[str, ...]:
     steps = tuple(path.split("/"))
     if any(step.startswith(OURS) for step in steps):
         raise UsageError(
-            f"{path[:200]!r} cannot be the path of a file in a shared folder",
+            f"{cut(path, 200)!r} cannot be the path of a file in a shared folder",
             cause=f"cachekit keeps names that begin with {OURS} for itself",
             hint="rename it",
         )

@@ -45,7 +45,7 @@ from cachekit.remotes.folder.confined import (
 from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import Commit, Document, Entry, Limits, Storage, Tell, Upload, reads_as
 from cachekit.store.bundle import unpacked
-from cachekit.text import cause_of
+from cachekit.text import cause_of, first_of
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
@@ -241,9 +241,7 @@ class FolderStorage(Storage):
         if files:
             self._sweep()
         if taken:
-            raise ConflictError(
-                f"there are different bytes at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1)
-            )
+            raise ConflictError(f"there are different bytes at {first_of(taken, 1)}")
 
     def _sync(self, steps: tuple[str, ...]) -> None:
         with self._root.folder(steps) as folder:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.disk import check_ends, named
+from cachekit.disk import check_ends, hub_home, in_settings
 from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes.notes import Notes
+from cachekit.text import DAY
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
 
-_DAY = 86400.0
 _TOKEN = re.compile(r"(hf|api_org|hf_oauth|hf_jwt)_[A-Za-z0-9_.-]{20,}")
 _VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
@@ -62,7 +62,7 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
         known = _Known()
     if ask is None:
         return owner in known.names or not known.token
-    if owner in known.names and 0 <= time.time() - known.asked < _DAY:
+    if owner in known.names and 0 <= time.time() - known.asked < DAY:
         return True
     try:
         names = names_in(ask())
@@ -123,10 +123,9 @@ def check_token_file() -> None:
 
 
 def _token_file() -> Path:
-    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    return named(os.environ.get("HF_TOKEN_PATH") or home / "token")
+    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH]."""
+    said = os.environ.get("HF_TOKEN_PATH")
+    return in_settings(said) if said else hub_home() / "token"
 
 
 def _read(path: Path) -> str:

@@ -26,7 +26,9 @@ from cachekit.errors import (
     chain_of,
 )
 from cachekit.remotes.hub.call import Call, LostError
+from cachekit.text import cut
 
+_CHECK = "check HF_ENDPOINT, proxies"
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
 QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothing says when the next one is
 BUSY_WAIT = 5.0  # another commit takes a few seconds, 60 at most
@@ -42,8 +44,7 @@ _WINDOW = re.compile(r"r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)")
 def clean(text: str, token: str | None) -> str:
     """One short line without secrets, the queries of addresses or names of users."""
     text = redact.printed(text, [token] if token else ())
-    text = " ".join(_USER.sub(r"\1", _QUERY.sub(r"\1", text)).split())
-    return text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
+    return cut(" ".join(_USER.sub(r"\1", _QUERY.sub(r"\1", text)).split()), TEXT_LIMIT)
 
 
 def is_missing(error: BaseException, call: Call) -> bool:
@@ -76,11 +77,14 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     chain = chain_of(error)  # the client wraps what happens in its threads
     if failures := getattr(error, "failures", None):  # of a bucket's batch
         return RemoteError(f"{place} gave an unexpected answer", cause=f"{len(failures)} operations failed")
+    names = {cls.__name__ for e in chain for cls in type(e).__mro__}
+    if "TooManyRedirects" in names:
+        cause = "each address that it names redirects to another one"
+        return RemoteError(f"{place} gave no answer", cause=cause, hint=_CHECK, lasting=True)
     answered = next((e for e in chain if getattr(getattr(e, "response", None), "status_code", None)), None)
     if answered is not None:
         return _by_status(answered, place, call, token)
     lost = next((e for e in chain if isinstance(e, LostError)), None)
-    names = {cls.__name__ for e in chain for cls in type(e).__mro__}
     # What the client says of an answer of another shape is about its own code.
     said = "" if isinstance(error, (TypeError, AttributeError, LookupError)) else f": {error}"
     unread = f"its client cannot read it ({type(error).__name__}{said})"
@@ -102,7 +106,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
             f"nothing came for {call.limits.read:g} s" if late else clean(f"the connection was cut ({error})", token)
         )
         return RemoteError(f"{place} stopped answering", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
-    return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint="check HF_ENDPOINT and proxies")
+    return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint=_CHECK)
 
 
 def _by_status(error: BaseException, place: str, call: Call, token: str | None) -> CachekitError:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit import redact
 from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
+from cachekit.files import PIECE
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.account import login
@@ -37,6 +38,7 @@ from cachekit.remotes.port import (
     Write,
     git_digest,
 )
+from cachekit.text import cut
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
-_PIECE = 1 << 20  # bytes
 FEW = 4  # files, each of which costs one request more than it would if git LFS were asked for all of them
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -106,7 +107,7 @@ class HubStorage(Storage):
         self._place = str(info.id or self._place)
         found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
-            raise RemoteError(f"{self.name} did not name a commit as its head", cause=repr(found)[:100])
+            raise RemoteError(f"{self.name} did not name a commit as its head", cause=cut(repr(found), 100))
         return found
 
     def stranger(self, memory: Path | None = None) -> str:
@@ -205,7 +206,7 @@ class HubStorage(Storage):
                 yield from self.chunks(path, revision)
                 return
             with whole.open("rb") as opened:
-                while piece := opened.read(_PIECE):
+                while piece := opened.read(PIECE):
                     yield piece
 
     def expect(self, files: Sequence[Entry], revision: str) -> None:
@@ -270,7 +271,7 @@ class HubStorage(Storage):
 
         made = self._client.send(committing, call)
         if not _COMMIT.fullmatch(made):
-            raise UncertainError(f"{self.name} did not name a commit in its answer", cause=made[:100])
+            raise UncertainError(f"{self.name} did not name a commit in its answer", cause=cut(made, 100))
         return made
 
     def latest(self, revision: str = "", most: int = LATEST) -> Sequence[PastCommit]:

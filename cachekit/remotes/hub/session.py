@@ -156,7 +156,7 @@ def _bind_httpx(library: ModuleType, client: Any) -> None:
             if not early and call.tolerates(request.method):
                 raise
             raise LostError(_said(error, call, sent=not early), sent=not early) from None
-        except (library.TooManyRedirects, library.DecodingError) as error:
+        except library.DecodingError as error:
             raise LostError(_said(error, call, sent=True), sent=True) from None
 
     hooks = client.event_hooks

@@ -18,7 +18,7 @@ from cachekit import redact
 from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
-from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode, utc
+from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LeaseDocument, Owner, decode, encode, utc
 from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 
 _MANY = 64  # documents of one key that are looked at
@@ -90,9 +90,9 @@ class WantedLease(Struct, frozen=True):
 
     def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
-        seconds, now = min(self.seconds, LONGEST), self.clock.wall()
+        now = self.clock.wall()
         what = redact.printed(self.what)[:256]
-        return LeaseDocument(self.key, self.owner, generation, 0, seconds, now, what, held, sign=now)
+        return LeaseDocument(self.key, self.owner, generation, 0, self.seconds, now, what, held, sign=now)
 
     def commit(self, doing: str, writes: Sequence[Write], revision: str) -> str:
         """Change leases, under a title that no other change has; returns the new revision."""

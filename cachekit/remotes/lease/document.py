@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from cachekit import host, process
+from cachekit.config import LONGEST_LEASE
 from cachekit.decode import from_json
 
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
 GENERATIONS = 1 << 53
-LONGEST = 24 * 3600.0  # seconds that a lease of somebody else may ask for
 
 Text = Annotated[str, Meta(max_length=256)]
 
@@ -68,13 +68,13 @@ class LeaseDocument(Struct, frozen=True):
     owner: Owner
     generation: Annotated[int, Meta(ge=1, le=GENERATIONS)]
     beat: Annotated[int, Meta(ge=0, le=1 << 53)]
-    seconds: Annotated[float, Meta(gt=0, le=LONGEST)]
+    seconds: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
     since: float
     recipe: Text = ""
     held: bool = True
     schema: int = SCHEMA
     sign: float = 0.0
-    answers: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
+    answers: Annotated[float, Meta(ge=0, le=LONGEST_LEASE)] = 0.0
     asked: bool = False
 
     @property

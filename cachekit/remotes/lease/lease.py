@@ -39,6 +39,7 @@ from cachekit.remotes.lease.backends import (
 )
 from cachekit.remotes.lease.document import myself
 from cachekit.remotes.port import Storage, Write
+from cachekit.text import duration
 
 T = TypeVar("T")
 SETTLE = 2.0  # seconds until all see a new document, on remotes without compare-and-swap
@@ -316,7 +317,7 @@ class Lease(Generic[T]):
 
     def _tell(self, waiting: Waiting, wait: float, told: Told) -> None:
         if self.waited >= wait:
-            holder = f"{waiting}, taken over in {waiting.left:.0f} s if no sign of life comes"
+            holder = f"{waiting}, taken over in {duration(waiting.left)} if no sign of life comes"
             raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
         told(waiting)
 

@@ -29,7 +29,7 @@ from cachekit.calls import CallProgress
 from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, check
+from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, blob_path, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
 _SENDERS = 6  # files at once
-_COMPARES = "compares"  # before a server's address, in the place of a path: whether it does, once a push has found out
+_HEEDS = "heeds"  # before a server's address, in the place of a path: whether it does, once that was found out
+_PROBE = b"cachekit\n"  # what lies below its own digest is never anything else, however often it is written
 _NO_STATE = '{"e_tag":"\\"0\\""}'  # the token of a state that no document has
 
 
@@ -67,17 +68,26 @@ class ObjectStorage(ObjectReader, Storage):
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
     ) -> None:
         super().__init__(kind, address, options or {}, limits or Limits())
-        self._compares = f"{_COMPARES} {self._stores.server}"
         self._sent: set[tuple[str, str]] = set()
         self._asked: dict[str, FoundObject | None] = {}  # what `stat` found since files were sent last
 
-    @property
-    def guesses(self) -> bool:
-        """Whether it is the service's own server, or one that was seen to compare; see `_find_out`."""
-        return not self._stores.server or self.copies.get(self._compares) == b"yes"
+    def heeds(self, token: str) -> bool:
+        """Whether it is the service's own server, or one that was seen to refuse such a write.
+
+        Servers like a service's are many, and old ones of them overwrite whatever the condition of a write is.
+        """
+        if not self._stores.server:
+            return True
+        note = f"{_HEEDS} {token == ABSENT} {self._stores.server}"
+        known = self.copies.get(note)
+        if known is None and self.copies.kept and (token == ABSENT or self.heeds(ABSENT)):
+            known = self._find_out(token)
+            self.copies.keep(note, known)
+        return known == b"yes"
 
     def revision(self) -> str:
-        """Nothing: there are no versions."""
+        """Nothing: there are no versions. What was found before is of another state."""
+        self._asked.clear()
         return ""
 
     def server(self) -> str:
@@ -109,17 +119,18 @@ class ObjectStorage(ObjectReader, Storage):
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all of which nothing is known, and a request for each that is not there.
 
-        A few small ones are sent without a look: whatever lies there stays, and is compared then.
+        A few small ones are sent without a look, where the server heeds that nothing may lie there: whatever does
+        stays, and is compared then.
         """
         check([file.path for file in files])
         known, self._asked = self._asked, {}
+        files = [file for file in files if file.path in known or (file.path, file.sha256) not in self._sent]
         unknown = [file for file in files if file.path not in known]
-        few = len(unknown) <= FEW
+        few = 0 < len(unknown) <= FEW and self.heeds(ABSENT)
         asked = [file.path for file in unknown if not few or file.size > SOON_SENT]
         there = {path: one for path, one in known.items() if one} | (self._look(asked) if asked else {})
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
-        self._sent.update((file.path, file.sha256) for file in files)
 
     def commit(self, change: Commit, revision: str) -> str:
         """Write documents, one after the other; this module says what that cannot do."""
@@ -131,25 +142,22 @@ class ObjectStorage(ObjectReader, Storage):
         each([partial(self._check, write) for write in change.writes[first + 1 :]], ASKERS)
         for write in change.writes:
             self._write(write)
-        self._find_out([one for one in change.writes if _is_record(one.path) and one.token == ABSENT])
+        self._sent.clear()  # what this change names may be removed before the next one
         return ""
 
-    def _find_out(self, written: Sequence[Write]) -> None:
-        """Write what was just written on states that it has not: a server that compares refuses that, both ways."""
-        known = self.guesses or not self.copies.kept or self.copies.get(self._compares) is not None
-        if not known and written and written[-1].data:
-            compares = all(self._refuses(written[-1].path, written[-1].data, token) for token in (ABSENT, _NO_STATE))
-            self.copies.keep(self._compares, b"yes" if compares else b"no")
-
-    def _refuses(self, path: str, data: bytes, token: str) -> bool:
-        """Whether a write on this state is refused; not where that cannot be said: then a look is the safe way."""
+    def _find_out(self, token: str) -> bytes | None:
+        """Write on a state that is not there: whether that is refused; None where that cannot be said now."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        try:
-            self._put(path, data, token)
-        except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            return isinstance(error, (AlreadyExistsError, PreconditionError))
-        return False
+        path = blob_path(hashlib.sha256(_PROBE).hexdigest())
+        for _ in range(2 if token == ABSENT else 1):  # the first may be the first of all
+            try:
+                self._put(path, _PROBE, token if token == ABSENT else _NO_STATE)
+            except (AlreadyExistsError, PreconditionError):
+                return b"yes"
+            except Exception:  # noqa: BLE001 - obstore's own have no common root; a look is the safe way
+                return None
+        return b"no"
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
         """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
@@ -167,6 +175,7 @@ class ObjectStorage(ObjectReader, Storage):
             same = reads_as(self, file.path, file.sha256)
         if not same:
             raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
+        self._sent.add((file.path, file.sha256))
 
     def _send(self, file: Upload, tell: Tell) -> None:
         import obstore
@@ -206,6 +215,7 @@ class ObjectStorage(ObjectReader, Storage):
             if broken or (isinstance(error, OSError) and not status_of(error)[0]):
                 raise  # the source
             raise self._translated(error, "send") from None
+        self._sent.add((file.path, file.sha256))
 
     def _check(self, write: Write) -> None:
         found = self._head(write.path)

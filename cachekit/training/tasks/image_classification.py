@@ -13,6 +13,7 @@ from PIL import Image
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import Recipe, tasks
 from cachekit.recipe.ingredients import image_size
+from cachekit.text import cut
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
@@ -114,7 +115,9 @@ def decode(value: Any, where: str, folder: Path) -> Any:
         opened.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{where}: the image cannot be read", cause=str(error)[:300], hint="check data.image_column, and the file"
+            f"{where}: the image cannot be read",
+            cause=cut(str(error), 300),
+            hint="check data.image_column, and the file",
         ) from error
     return opened
 
@@ -167,7 +170,7 @@ class Preparer:
         except (IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RecipeError(
                 "the image processor cannot prepare images for this model",
-                cause=f"{self._shape[0]} channels: {str(error)[:200]}",
+                cause=f"{self._shape[0]} channels: {cut(str(error), 200)}",
                 hint="choose another with model.tokenizer, or set model.config.num_channels",
             ) from error
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from cachekit.data.labels import label_text
 from cachekit.errors import DataError
+from cachekit.text import first_of
 
-_MANY = 5  # labels that a sentence lists
+MANY = 5  # labels that a sentence lists
 _LONGEST = 9  # digits; there are never that many classes
 
 Numbering = Callable[[Any, str], int]  # a value's class; the second argument says where it stands, for errors
@@ -81,7 +82,7 @@ def numbering(
         number = next(text for text in by_number if text not in by_name)
         raise DataError(
             f"some labels are names, and some are numbers: {name!r} in {found[name]}, {number!r} in {found[number]}",
-            cause=f"labels are {listed(labels)}",
+            cause=f"labels are {first_of(labels, MANY)}",
             hint="use names in all of the data, or numbers in all of the data",
         )
     if any(by_name[text] != by_number[text] for text in named if text in by_number):
@@ -100,17 +101,11 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST
 
 
-def listed(texts: Iterable[str]) -> str:
-    """The first of some texts, for a sentence."""
-    shown = list(texts)
-    return ", ".join(shown[:_MANY]) + (", ..." if len(shown) > _MANY else "")
-
-
 def _said(names: bool, no_name: str, found: Mapping[str, str], labels: Sequence[str]) -> str:
     if names:
-        return f"the labels {listed(sorted(found))} are read as names of data.labels, not as numbers of classes"
+        return f"the labels {first_of(sorted(found), MANY)} are read as names of data.labels, not as numbers of classes"
     return (
-        f"the labels {listed(sorted(found))} are read as numbers of classes, 0 for {labels[0]!r}: "
+        f"the labels {first_of(sorted(found), MANY)} are read as numbers of classes, 0 for {labels[0]!r}: "
         f"{no_name!r} is not one of data.labels"
     )
 

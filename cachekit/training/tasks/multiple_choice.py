@@ -13,11 +13,12 @@ from cachekit.data.rows import choices
 from cachekit.data.shapes import choices_of
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
+from cachekit.text import first_of
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
 from cachekit.training.tasks import inputs, metrics
-from cachekit.training.tasks.labels import listed
+from cachekit.training.tasks.labels import MANY
 from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 
 
@@ -140,7 +141,7 @@ def _choices(row: Mapping[str, Any], recipe: Recipe, count: int, where: str) -> 
 def _unknown(text: str, where: str, known: Sequence[str]) -> DataError:
     return DataError(
         f"{where}: the label {text!r} is none of the choices",
-        cause=f"they are {listed(known)}",
+        cause=f"they are {first_of(known, MANY)}",
         hint="a letter (A is the first), or a number from 0 or from 1; check data.label_column",
     )
 

@@ -15,6 +15,7 @@ import torch
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import tasks
+from cachekit.text import cut
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
@@ -129,7 +130,7 @@ def answers_of(value: Any, column: str, where: str) -> list[tuple[str, int]]:
     if cause:
         raise DataError(
             f'{where}: {column} is not of the form {{"text": [...], "answer_start": [...]}}',
-            cause=cause[:200],
+            cause=cut(cause, 200),
             hint="name another column with data.answers_column; both lists are empty where there is no answer",
         )
     return found

@@ -11,6 +11,7 @@ import torch
 
 from cachekit.errors import DataError
 from cachekit.recipe import tasks
+from cachekit.text import first_of
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
@@ -40,7 +41,7 @@ class TokenClassification(Task):
         )
         if not _are_chunks(job.labels):
             tell(
-                f"the labels {labels.listed(job.labels)} are not labels of chunks (O, B-PER, I-PER): "
+                f"the labels {first_of(job.labels, labels.MANY)} are not labels of chunks (O, B-PER, I-PER): "
                 "only the accuracy is reported, not seqeval's precision, recall and F1"
             )
 

@@ -9,6 +9,7 @@ import sacrebleu
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import Recipe, tasks
+from cachekit.text import first_of
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import Feature
 from cachekit.training.tasks.seq2seq import Figures, Seq2Seq, pair
@@ -63,7 +64,7 @@ class Translation(Seq2Seq):
             if (code not in known) if known else unknown:
                 raise RecipeError(
                     f"data.{field}: the model does not know the language {code!r}",
-                    cause=f"it knows {', '.join(list(known)[:8])}, ..." if known else "",
+                    cause=f"it knows {first_of(known, 8)}" if known else "",
                     hint="models spell them in their own ways: en, en_XX, eng_Latn",
                 )
             setattr(tokenizer, attribute, code)

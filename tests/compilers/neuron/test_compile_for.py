@@ -1,4 +1,4 @@
-"""`cachekit warm --for TYPE`: a machine without a device compiles for a machine type that has one.
+"""`cachekit warm --for TYPE`: a machine without a device compiles for an instance type that has one.
 
 The SDK is a stand-in, whose tracing needs no device; nobody has shown that the real one's does not.
 """

@@ -39,6 +39,7 @@ from .wire import HubError, Response
 
 GATEWAY = "<html><head><title>504 Gateway Time-out</title></head><body>504 Gateway Time-out</body></html>"
 REFUSALS: dict[str, tuple[str, str]] = {  # kind: (message, error code)
+    "302": ("Found", ""),
     "400": ("Bad request", ""),
     "401": ("Invalid credentials in Authorization header", ""),
     "403": ("You don't have the required permissions to perform this action", ""),

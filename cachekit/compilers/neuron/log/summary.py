@@ -19,6 +19,7 @@ from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.compiler import CompilerRun, read_compiler_log
 from cachekit.compilers.neuron.log.event import Event, compiler_in
 from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.files import PIECE
 
 # How a compile's seconds came about, the more exact first; `report` is npc's own measurement.
 _BASES = ("report", "command", "worker", "next-line", "gap", "")
@@ -174,7 +175,6 @@ def _process(event: Event) -> str:
     return f"rank {event.rank}" if event.rank is not None else f"pid {event.pid}"
 
 
-_PIECE = 1 << 20
 _LINE = 1 << 16  # characters of a line; the rest of a longer one is taken for another
 _BOUNDS = frozenset({"next-line", "gap"})  # bases of seconds that hold more than the compile
 
@@ -202,7 +202,7 @@ def _of_nobody(run: Log) -> Iterator[LoggedFailure]:
 
 def _of_run(log: BinaryIO, run: Log) -> Logged | None:
     reader, spans = LogReader(), _Spans()
-    while piece := log.read(_PIECE):
+    while piece := log.read(PIECE):
         for event in reader.feed(piece):
             run.add(event)
             spans.add(event)

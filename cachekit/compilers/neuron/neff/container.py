@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.compilers.neuron import facts
-from cachekit.text import one_line
+from cachekit.text import cut, one_line
 
 CHUNK = 1 << 18  # bytes read at once
 GZIP = b"\x1f\x8b"
@@ -67,7 +67,7 @@ class Header(Struct, frozen=True):
 
 def printable(words: str, longest: int = 512) -> str:
     """Words of a file on one line: what does not print is spelled out, and what is too long is cut."""
-    return one_line(words if len(words) <= longest else words[:longest] + "…")
+    return one_line(cut(words, longest))
 
 
 def _text(field: bytes) -> str:

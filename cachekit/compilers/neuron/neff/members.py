@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, printable
+from cachekit.files import PIECE
 from cachekit.store.archive import Headers, headers
 
-PIECE = 1 << 20  # bytes given out at once
 MTIME_AT = 4  # of a gzip header
 GZIP_ANY = 31  # zlib's word for: a gzip header, a window of any size
 
