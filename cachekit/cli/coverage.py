@@ -36,7 +36,7 @@ def command(
     Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
     the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
     different bytes, with both builders. With --require-warm, exits 3 if anything is not cached. With --all, a remote's
-    index says how many modules are there; named recipes, and --require-warm, have each record read.
+    index says how many modules are there; where recipes are named, or with --require-warm, each record is read.
 
     Example:  cachekit coverage bert
 

@@ -148,7 +148,9 @@ Trust = Annotated[
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
     Optional[str],
-    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 90s, 10m."),
+    typer.Option(
+        "--wait", metavar="TIME", help="Wait this long for another process that compiles the same key: 90s, 10m."
+    ),
 ]
 Recipes = Annotated[
     Optional[list[str]],

@@ -156,7 +156,7 @@ def price_words(answer: Stats) -> str:
 
 
 def tables(answer: Stats, *, whole: bool) -> list[str]:
-    """The figures by recipe, remote and period, for people; of one run, and of no run, there are none.
+    """The figures by recipe, place and period, for people; of one run, and of no run, there are none.
 
     Args:
         answer: What `stats` answered.
@@ -165,7 +165,7 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
     if answer.scope.run or not answer.total.runs:
         return []
     lines = []
-    headed = {"recipe": answer.recipes, "remote": answer.remotes, answer.by: answer.periods}
+    headed = {"recipe": answer.recipes, "place": answer.remotes, answer.by: answer.periods}
     for heading, parts in headed.items():
         if parts:
             lines += ["", *_parts(heading, parts, whole=whole)]
@@ -187,12 +187,12 @@ _LINES: list[tuple[str, Any]] = [
     ("bytes pushed", lambda f: f.bytes_pushed and out.size(f.bytes_pushed)),
     ("runs failed", lambda f: f.failed and str(f.failed)),
     ("runs without an end", lambda f: f.unfinished and str(f.unfinished)),
-    ("entries damaged", lambda f: f.damaged and str(f.damaged)),
+    ("records damaged", lambda f: f.damaged and str(f.damaged)),
     ("pushes failed", lambda f: f.push_failures and str(f.push_failures)),
     ("remotes that failed", lambda f: f.remote_failures and str(f.remote_failures)),
     ("lost to them", lambda f: f.lost_seconds and out.duration(f.lost_seconds)),
     ("compiles avoided", lambda f: f.recorded_seconds and out.duration(f.recorded_seconds)),
-    ("getting that took", lambda f: f.retrieval_seconds and out.duration(f.retrieval_seconds)),
+    ("fetching them took", lambda f: f.retrieval_seconds and out.duration(f.retrieval_seconds)),
 ]
 
 
@@ -227,9 +227,9 @@ def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
 
 
 def part_rows(heading: str, parts: Sequence[Part]) -> tuple[list[str], list[list[str]]]:
-    """The heading and the rows of a table by recipe, remote or period."""
+    """The heading and the rows of a table by recipe, place (the store, a remote) or period."""
     columns: list[tuple[str, Any]] = [("runs", lambda f: f.runs), ("hits", lambda f: f.hits)]
-    if heading == "remote":
+    if heading == "place":
         columns = [("hits", lambda f: f.hits), ("graphs", lambda f: f.graphs_found)]
         columns += [
             ("fetched", lambda f: out.size(f.bytes_fetched)),

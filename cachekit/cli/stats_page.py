@@ -61,7 +61,7 @@ def page(answer: Stats) -> str:
         first = ("keys found", "graphs found", "graphs compiled", "saved", "saved money")
         cards = [(label, cells[-1]) for label, *cells in rows if label in first]
         lines.append("<dl>" + "".join(f"<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>" for a, b in cards) + "</dl>")
-        headed = {answer.by: answer.periods, "recipe": answer.recipes, "remote": answer.remotes}
+        headed = {answer.by: answer.periods, "recipe": answer.recipes, "place": answer.remotes}
         for heading, parts in headed.items():
             if parts and not answer.scope.run:
                 lines += [f"<h2>By {heading}</h2>", _LEGEND, _table(*stats.part_rows(heading, parts), _bars(parts))]

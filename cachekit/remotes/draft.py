@@ -24,6 +24,7 @@ from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, cov
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 SINGLE = 4  # paths that are asked for one by one, where each is a request
+LATER = "a later cachekit has written the one that is there"
 FEW = 2  # documents that are derived of records, and asked for as well
 
 
@@ -384,7 +385,7 @@ class Comparison:
         fetch = parts.fetching(self._storage, revision, offer.shared.parts)
         theirs = document.read(found.data, fetch) if found else None
         if found and theirs is None:
-            self._left[offer.shared.record.key] = "a later cachekit has written it"
+            self._left[offer.shared.record.key] = LATER
             return None, ()
         if theirs is not None and layout.record_path(theirs.record.place) != layout.record_path(
             offer.shared.record.place

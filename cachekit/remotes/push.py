@@ -18,6 +18,7 @@ from cachekit.files import read
 from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK
 from cachekit.remotes.document import INLINE, TINY, Shared
+from cachekit.remotes.draft import LATER
 from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.offer import Draft, Offer
@@ -313,7 +314,8 @@ def _told_refused(
 def _left(remote: Remote, offered: Offer, draft: Draft) -> CachekitError | None:
     """Why a record was not put there: somebody else's keeps its place; None where that is not so."""
     reason = draft.left.get(offered.shared.record.key)
-    return _not_shared(remote, offered.shared.record, reason, _LEFT) if reason else None
+    hint = "install a later cachekit, then: cachekit push --pending" if reason == LATER else _LEFT
+    return _not_shared(remote, offered.shared.record, reason, hint) if reason else None
 
 
 def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:

@@ -223,6 +223,7 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     publish(bob.store, made)
     (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
     assert "a later cachekit" in pushed.error.cause
+    assert "install a later cachekit" in pushed.error.hint
     assert bob.session.remotes.writable[0].pending() == {made[0].key}
     assert make().read(path, make().revision(), 1 << 20).data == raw
 
