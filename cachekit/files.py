@@ -163,6 +163,62 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, above: int | None = N
         raise
 
 
+def write(path: Path, data: bytes, beginning: bytes = b"") -> None:
+    """Write a file that somebody named, whole or not at all; a link in its place leads nowhere.
+
+    Args:
+        path: The file.
+        data: All of it.
+        beginning: How it begins. A file that is there and has something else, of somebody's, is not replaced.
+
+    Raises:
+        OSError: It cannot be written; see `check_writable`.
+    """
+    check_writable(path)
+    if beginning and path.exists():
+        with opened(path) as source:
+            head = source.read(len(beginning))
+        if head and head != beginning:
+            raise OSError(errno.EEXIST, "it exists, and this command did not write it", str(path))
+    _replace_or_fill(path, data)
+
+
+def check_writable(path: Path) -> None:
+    """See that a file can be written: it may be there already.
+
+    Raises:
+        OSError: Something else is there, which is neither waited for nor replaced; or its folder is missing.
+    """
+    path.parent.stat()
+    mode = stat.S_IFREG
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+    # /dev/stdout may lead to a regular file: root would replace the link.
+    if not stat.S_ISREG(mode) or str(path.absolute().parent) == "/dev":
+        what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(errno.EINVAL, f"it is {what}", str(path))
+
+
+def _replace_or_fill(path: Path, raw: bytes) -> None:
+    """Write a file whole; one that is mounted by itself, as by `docker run -v`, keeps its name, and is written to.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    try:
+        replace(path, raw)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # Only root mounts, so nobody else has made the name lead elsewhere; another name may be a link of somebody's.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "wb") as target:
+            state = os.fstat(target.fileno())
+            if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
+                raise OSError(errno.EBUSY, "it is mounted, and has other names; mount its folder instead") from error
+            target.truncate()
+            target.write(raw)
+
+
 def refuse_link(path: Path) -> None:
     """Look before a library opens a file that may be emptied: filelock followed links before 3.20.1.
 

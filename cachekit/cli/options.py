@@ -67,8 +67,6 @@ def complete_toolchain(incomplete: str) -> list[str]:
 
 def complete_format(incomplete: str) -> list[str]:
     """Output formats for the shell's completion."""
-    from cachekit.cli import out
-
     return [name for name in out.FORMATS if name.startswith(incomplete)]
 
 

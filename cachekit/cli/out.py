@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import shutil
-import stat
 import sys
 import textwrap
 import traceback
@@ -273,69 +271,33 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
 
 
 def write_file(path: Path, text: str, beginning: str = "") -> None:
-    """Write a file that somebody named, whole or not at all; a link in its place leads nowhere.
-
-    Args:
-        path: The file.
-        text: All of it.
-        beginning: How it begins. A file that is there and has something else, of somebody's, is not replaced.
+    """Write a file that somebody named; see `files.write`.
 
     Raises:
-        UsageError: It cannot be written; see `writable`.
+        UsageError: It cannot be written.
     """
-    try:
-        if writable(path).exists() and beginning:
-            with files.opened(path) as source:
-                head = source.read(len(beginning.encode()))
-            if head and head != beginning.encode():
-                hint = "name another file, or remove it"
-                raise UsageError(f"{path} exists, and this command did not write it", hint=hint)
-        _replace(path, text.encode("utf-8"))
-    except OSError as error:
-        raise _unwritten(path, cause_of(error)) from error
+    with _named(path):
+        files.write(path, text.encode("utf-8"), beginning.encode("utf-8"))
 
 
 def writable(path: Path) -> Path:
-    """The path of a file that is to be written, which may be there already.
+    """The path of a file that is to be written.
 
     Raises:
-        UsageError: Something else is there, which is neither waited for nor replaced; or its folder is missing.
+        UsageError: It cannot; see `files.check_writable`.
     """
-    mode = stat.S_IFREG
-    try:
-        path.parent.stat()
-        with suppress(FileNotFoundError):
-            mode = path.stat().st_mode
-    except OSError as error:
-        raise _unwritten(path, cause_of(error)) from error
-    # /dev/stdout may lead to a regular file: root would replace the link.
-    if not stat.S_ISREG(mode) or str(path.absolute().parent) == "/dev":
-        raise _unwritten(path, f"it is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    with _named(path):
+        files.check_writable(path)
     return path
 
 
-def _unwritten(path: Path, cause: str) -> UsageError:
-    return UsageError(f"{path} cannot be written", cause=cause, hint="name another file")
-
-
-def _replace(path: Path, raw: bytes) -> None:
-    """Write a file whole; one that is mounted by itself, as by `docker run -v`, keeps its name, and is written to.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Make a UsageError of what the system says of a file that somebody named."""
     try:
-        files.replace(path, raw)
+        yield
     except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        # Only root mounts, so nobody else has made the name lead elsewhere; another name may be a link of somebody's.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "wb") as target:
-            state = os.fstat(target.fileno())
-            if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
-                raise OSError(errno.EBUSY, "it is mounted, and has other names; mount its folder instead") from error
-            target.truncate()
-            target.write(raw)
+        raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error
 
 
 def note(line: str) -> None:

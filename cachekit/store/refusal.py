@@ -78,7 +78,7 @@ class Refusal:
         return "" if self._asked is None else self._owners.stranger(path, handle)
 
     def judged(self, record: Record) -> Refused | None:
-        """Why a record of the store is not to be used, see `refuses`; None where it is. Tells and changes nothing.
+        """Why a record of the store is not to be used, see `refuses`; None where it is, or is gone. Changes nothing.
 
         Raises:
             OSError: It cannot be looked at.
@@ -86,8 +86,9 @@ class Refusal:
         if self._asked is None:
             return None
         path = self._layout.record(record.place)
-        with files.opened(path, buffering=0) as source:
+        with suppress(FileNotFoundError), files.opened(path, buffering=0) as source:
             return self._asked(record, self._origins.of, self._owners.stranger(path, source.fileno()))
+        return None  # somebody has removed it meanwhile
 
     def judged_strange(self, record: Record) -> Refused | None:
         """As `judged`, of a record that somebody else can have written; None of any other, and of one that is gone."""

@@ -8,8 +8,10 @@ from msgspec import structs
 
 from cachekit.key.canonical import key_of
 from cachekit.remotes.push import push
+from cachekit.store import Store
 from cachekit.store.layout import Layout
 from cachekit.store.record import File, Module
+from cachekit.store.refusal import Refused
 from cachekit.store.verify import Count
 from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff
@@ -218,3 +220,13 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
     assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]
     for pair in made[1:]:
         assert served(watched.store, pair[0]) == expected(pair)
+
+
+def test_a_record_that_is_removed_before_it_is_judged_is_no_trouble(home):
+    """As beside `gc`, or `rm`."""
+    watched = Watched(home)
+    record = publish(watched.store, make_record())
+    wary = Store(home, watched.store.journal, asked=lambda *_: Refused("revoked"))
+    assert wary.refusal.judged(record) == Refused("revoked")
+    record_path(watched.store, record).unlink()
+    assert wary.refusal.judged(record) is None

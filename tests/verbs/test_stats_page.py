@@ -87,7 +87,7 @@ def test_only_what_this_command_wrote_is_written_over(tmp_path, command, option)
     def write(output, code=0):
         return command("stats", "--home", str(home), "--run", run, option, str(output), code=code).err
 
-    assert "train.py exists, and this command did not write it" in write(script, code=2)
+    assert "it exists, and this command did not write it" in write(script, code=2)
     assert script.read_text() == "print('years of work')"
     assert "cannot be written" in write(pipe, code=2)
     assert pipe.is_fifo()
