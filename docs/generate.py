@@ -133,7 +133,8 @@ def documents(schemas: dict[str, dict[str, Any]]) -> str:
         "With `--format json` a verb prints one document, and `--schema` prints its JSON Schema. A document says what",
         "it is: `schema` is its name and the version of its fields, which is raised when a field is removed or changes",
         "its meaning. Fields may be added at any time: do not refuse those that you do not know. Where a verb fails,",
-        "its document has an `error`; without an answer it is `cachekit/error/1`. Each element of a list has its `schema`.",
+        "its document has an `error`; without an answer it is `cachekit/error/1`. Each element of a list has its",
+        "`schema`.",
         "",
     ]
     lines += _table(
