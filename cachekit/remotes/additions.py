@@ -124,7 +124,7 @@ class Additions:
             RemoteError, AuthError: The remote cannot be asked.
         """
         self._lacked, self.unlisted = {}, {}
-        if self._storage.compares:
+        if self._storage.compares or not (draft.rows or draft.same or rows):
             return 0
         listed = list(islice(self._storage.list(layout.BESIDE, ""), _MOST))
         self._clear(listed, self._look_for_rows(listed, rows), self._look_for_modules(listed, draft))

@@ -1,5 +1,7 @@
 """What pushes add to one record of a bucket of the Hub, where the last writer wins: nothing of it is lost."""
 
+import threading
+
 import pytest
 from msgspec import structs
 
@@ -33,9 +35,9 @@ def module(number, contents="a"):
     return structs.replace(record, modules=(made,)), files
 
 
-def pushes(tmp_path, name, storage, *made, error=None, said=None, **options):
+def pushes(tmp_path, name, storage, *made, error=None, said=None, seconds=20, **options):
     """A member of the team pushes what it made."""
-    member = Watched(tmp_path / name, shared=[(storage, "rw")], trust=said)
+    member = Watched(tmp_path / name, shared=[(storage, "rw")], trust=said, push=seconds)
     member.session.remotes.writable[0].retry()
     (done,) = push(member.store, member.session.remotes, [publish(member.store, one) for one in made], **options)
     assert (done.error and done.error.cause) == error
@@ -173,6 +175,27 @@ def test_an_archive_has_no_additions(tmp_path, hub):
     archive = structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}")
     pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=(archive,)), files))
     assert beside(hub) == []
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("members", "each"), [(6, 3), pytest.param(40, 5, marks=pytest.mark.slow)])
+def test_many_that_push_modules_of_one_record_at_once_lose_none(tmp_path, members, each):
+    with bucket_hub(tmp_path / "hub") as hub:
+
+        def work(number):
+            for one in range(number * each, (number + 1) * each):
+                done = pushes(tmp_path, f"home-{number}", make_storage(hub), module(one), seconds=600)
+                told.append(done.tries)
+
+        told = []
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(members)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(told) == members * each
+        assert max(told) > 1, "they raced"
+        assert there(tmp_path, hub) == [*range(members * each)]
 
 
 @pytest.mark.feature("T1")
