@@ -266,8 +266,8 @@ class Drafts:
             if signer := self._signing.leaves(theirs.record, offer.beside, revision):
                 gone = self._compared.gone(theirs, offer, revision)
                 if covers(mine, _with(theirs.record, gone)):  # at no path that only a stranger names
-                    again = ", with those of its files again that were gone" if gone else ""
-                    self._left[key] = f"{why}; it stays for those who believe {signer}{again}"
+                    again = ", and the files that were missing from it are there again" if gone else ""
+                    self._left[key] = f"{why}; it stays for those who trust {signer}{again}"
                     return structs.replace(own, shared=theirs, there=_names(theirs)) if gone else None
                 why = f"{why}; {len(gone)} of its files are gone, or overwritten by others"  # so it helps nobody
             self._damaged[key] = why
@@ -289,7 +289,7 @@ class Drafts:
         wanted = usable or (theirs and origin and offer.replaces)
         if wanted and not self._signing.may_replace(ToSign(merged.record, offer.beside, reused)):
             if offer.replaces:
-                self._left[key] = "the record there is signed, and yours would not be"
+                self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         dropped = _names(theirs) - _names(merged)
         return structs.replace(own, shared=merged, reused=reused, there=_names(usable), dropped=dropped)

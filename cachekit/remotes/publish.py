@@ -110,7 +110,7 @@ def publish(
                 raise UsageError(
                     f"anybody can read {storage.name}",
                     cause="what is pushed there reveals who made it, and where",
-                    hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
+                    hint="`cachekit push --dry-run` shows what; `cachekit push --public` pushes it anyway",
                 )
             if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
@@ -182,7 +182,7 @@ def publish(
                 f"{storage.name} did not take the push",
                 cause=f"{last.said}; {tried} {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
-                hint="cachekit push --pending, later",
+                hint="later: cachekit push --pending",
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
