@@ -79,7 +79,7 @@ def test_a_token_that_vanishes_while_a_run_works_does_not_fail_it(member, repo, 
 def test_a_lease_that_is_refused_is_no_remote_that_is_not_used(member, hub):
     hub.fault("403", "POST */commit/*", times=None)
     told = member("warm", "tiny.yaml").err.splitlines()
-    assert not [line for line in told if "going on without it" in line]
+    assert not [line for line in told if "continuing without it" in line]
     assert [line.partition(":")[0] for line in told if "rejected this token" in line] == [
         "no lease, so another machine may compile the same"
     ]
