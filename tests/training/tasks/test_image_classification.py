@@ -209,7 +209,7 @@ def test_a_data_sets_images_are_decoded_by_it(tmp_path, monkeypatch):
     "splits, message",
     [
         ({"train": {"cat": 2, "dog": 0}}, "dog has no images"),
-        ({"train": {"cat": 2}}, "one class only"),
+        ({"train": {"cat": 2}}, "only one class"),
         ({"train": {"cat": 2, "dog": 2}, "val": {"cat": 1, "dog": 1}, "dev": {"cat": 1}}, "more than one validation"),
         ({"train": {"cat": 2, "dog": 2}, "test": {"cow": 1}}, "unknown label 'cow'"),
     ],
