@@ -44,14 +44,14 @@ HOST_OOM = FailureClass(
 )
 INTERNAL = FailureClass(
     "internal",
-    f"a fault of the compiler for this graph: try another {facts.COMPILER}, another optimisation level (-O1) or "
+    f"the compiler has a fault with this graph: try another {facts.COMPILER}, another optimisation level (-O1) or "
     f"another shape, and report the log to {facts.ISSUES}",
     deterministic=True,
 )
 CRASHED = FailureClass(
     "crashed",
-    "the compiler broke off without a reason; it is known to do so now and then with many compiles at once: compile it "
-    "again, with fewer at a time",
+    "the compiler stopped without giving a reason; it is known to do so now and then with many compiles at once: "
+    "compile it again, with fewer at a time",
 )
 USER_ERROR = FailureClass(
     "user-error",

@@ -233,7 +233,7 @@ def _twice(compiler: str) -> install.Fault | None:
     for name, found in installed_twice().items():
         return _fault(
             f"{name} is installed twice: {', '.join(found)}",
-            "which files are whose nobody can tell",
+            "it is not possible to tell which files belong to which",
             install.apart(chip.here(), compiler),
         )
     return None

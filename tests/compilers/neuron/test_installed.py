@@ -41,17 +41,17 @@ TWO = {
     ),
     "TorchNeuron beside XLA": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
-        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
+        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "TorchNeuron beside XLA's plugin": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libneuronxla": "2.2.17544.0"},
-        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these are of two stacks",
+        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "TorchNeuron beside the package for serving": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
-        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these are of two stacks",
+        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "XLA beside the package for serving": (
