@@ -74,7 +74,7 @@ LINES: dict[str, Callable[[Event], str]] = {
         else "compiling: a trial run of a few steps"
         + (f"; expected about {out.duration(e['expected_seconds'])}" if e.get("expected_seconds") else "")
     ),
-    "build.start": lambda e: f"compiling again, to compare with what {e['by']} made, {e['created'][:16]}",
+    "build.start": lambda e: f"compiling again, to compare with what {e['by']} made on {e['created'][:16]}",
     "restore": lambda e: f"restored {out.size(e['bytes'])} in {out.duration(e['seconds'])}",
     "worker.lock-cleared": lambda e: f"cleared the lock of {e['module']}: {e['reason']}",
     "worker.lock-held": lambda e: f"{e['module']} is being compiled by another process: {e['reason']}",
@@ -87,7 +87,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "worker.failure-cleared": lambda e: f"{e['module']} failed before ({e['class']}); trying again",
     "worker.failure-tried-again": lambda e: f"{e['module']} failed before, and its log does not say why; trying again",
     "worker.note": lambda e: str(e["note"]),
-    "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
+    "worker.retry": lambda e: f"compiling {out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
     "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
     "fleet.submitted": lambda e: f"submitted {e['fleet']}: {out.count(e['commands'], 'command')} on {e['engine']}",

@@ -202,7 +202,7 @@ def check_length(found: Architecture, length: int, field: str = "max_seq_length"
     most = positions(found, field)
     if most is not None and length > most:
         raise RecipeError(
-            f"training.{field} is {length}, the model has {most} positions", hint=f"--set training.{field}={most}"
+            f"training.{field} is {length}, but the model has {most} positions", hint=f"--set training.{field}={most}"
         )
 
 

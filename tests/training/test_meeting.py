@@ -268,7 +268,7 @@ def test_processors_may_differ(machines):
 
 
 @pytest.mark.parametrize(
-    "rank, message", [(0, "n9 and n0 both say that they are node 0"), (7, "node 7 (n9) is none of 3 machines")]
+    "rank, message", [(0, "n9 and n0 both say that they are node 0"), (7, "node 7 (n9) is not one of 3 machines")]
 )
 def test_a_number_that_cannot_be_is_refused_and_the_others_go_on_waiting(machines, rank, message):
     """Only whoever connects says a number; the first machine itself does not."""

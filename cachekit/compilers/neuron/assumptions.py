@@ -271,7 +271,7 @@ NATIVE_ROWS = (
     Assumption("native-files",
                f"graphs are in ab/cd/ by the first digits of their names, {facts.NATIVE_NAME.pattern}; "
                f"nothing else stays there, and locks are below {facts.NATIVE_LOCAL}",
-               "graphs are not recognized, and are not kept", _native_files),
+               "graphs are not recognised, and are not kept", _native_files),
     Assumption("native-contents", "a graph is a NEFF that names its compiler, this machine's chip, and how many cores "
                "are one", "graphs for others go unnoticed, or right ones are refused", _native_contents),
     Assumption("native-counters", f"{facts.NATIVE_METRICS}=1 has {facts.NATIVE_METRICS_MODULE} count {_COUNTER}",

@@ -34,7 +34,7 @@ class FailureClass(Struct, frozen=True):
 DEVICE_OOM = FailureClass(
     "device-oom",
     "the graph needs more memory than a core has, and will again: lower per_device_train_batch_size or max_seq_length, "
-    "raise tensor_parallel_size, or take an instance with more memory per core",
+    "raise tensor_parallel_size, or use an instance with more memory per core",
     deterministic=True,
 )
 HOST_OOM = FailureClass(

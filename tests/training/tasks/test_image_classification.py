@@ -234,7 +234,7 @@ def test_images_that_cannot_be_read_name_their_row(tmp_path):
 
 def test_sizes_that_cannot_be_are_refused(tmp_path):
     recipe = image_job(tmp_path, tiny(), image_size=32).recipe
-    with pytest.raises(RecipeError, match=r"training\.image_size is 32, the model's config says 16"):
+    with pytest.raises(RecipeError, match=r"training\.image_size is 32, but the model's config says 16"):
         ingredients.image_size(recipe, {"model_type": "vit", "image_size": 16})
     assert ingredients.image_size(recipe, {"model_type": "resnet"}) == 32
     plain = structs.replace(recipe, training=Training())
