@@ -120,7 +120,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         "without waiting"
     ),
     "push.failed": lambda e: (
-        f"not pushed, and kept here: {'as said' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
+        f"not pushed, and kept here: {'see above' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
         " later: cachekit push --pending"
     ),
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; {e['hint']}",

@@ -200,7 +200,7 @@ class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
         return IntegrityError(
             f"the kept figures of {count(len(self.differ), 'run')} are not those of the journals",
             cause=", ".join(self.differ[:3]),
-            hint="a journal, or the file of figures beside it, was changed from outside of cachekit",
+            hint="a journal, or the file of figures beside it, was changed outside cachekit",
         )
 
 

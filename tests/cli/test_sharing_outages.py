@@ -81,10 +81,10 @@ def test_a_lease_that_is_refused_is_no_remote_that_is_not_used(member, hub):
     told = member("warm", "tiny.yaml").err.splitlines()
     assert not [line for line in told if "continuing without it" in line]
     assert [line.partition(":")[0] for line in told if "rejected this token" in line] == [
-        "no lease, so another machine may compile the same"
+        "no lease, so another machine may compile the same key"
     ]
     # An hour later, that it is not pushed, without the same reason again.
-    assert told[-1] == "warning: not pushed, and kept here: as said; later: cachekit push --pending"
+    assert told[-1] == "warning: not pushed, and kept here: see above; later: cachekit push --pending"
 
 
 def test_a_failure_is_told_once(member, hub):

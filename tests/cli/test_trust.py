@@ -63,7 +63,7 @@ def test_what_the_key_before_signed_is_used_as_before(command, market, home, wor
     said = command("trust", "init", "--key", new).out
     (signer,) = command("trust", "ls", "--format", "json").json["signers"]
     assert (signer["name"], signer["fingerprint"]) == (dry["former"], before["fingerprint"])
-    assert f"it is {dry['former']} there" in " ".join(said.split())
+    assert f"that key is the signer {dry['former']} there" in " ".join(said.split())
     assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
     command("trust", "revoke", dry["former"])
     assert "revoked" in command("trust", "check", code=5).out

@@ -280,7 +280,7 @@ def _of_another_torch(found: Mapping[str, str]) -> install.Fault | None:
     return _fault(
         f"{framework} {found[framework]} with {' and '.join(f'{name} {found[name]}' for name in others)} "
         "cannot be used",
-        f"it loads beside {' and '.join(f'{name} {minor}' for name in _torches(found))} only",
+        f"it loads only beside {' and '.join(f'{name} {minor}' for name in _torches(found))}",
         _mended(found),
     )
 
