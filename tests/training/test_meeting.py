@@ -430,4 +430,4 @@ def test_a_port_that_is_taken_is_told(machines):
     with socket.create_server(("", machines.port)):
         told = machines.begin(0).error()
     assert told["message"] == f"port {machines.port} of this machine cannot be used"
-    assert told["hint"] == "another --master-port"
+    assert told["hint"] == "choose another --master-port"

@@ -148,7 +148,7 @@ class XlaAdapter(_Neuron):
         lacking = [one for one in modules if any(file.path.endswith(facts.KERNEL_LACKING) for file in one.files)]
         if not lacking:
             return ""
-        return f"the graph of {lacking[0].name} names an NKI kernel that could not be read when the graph was kept"
+        return f"the graph of {lacking[0].name} names an NKI kernel that was not available when the graph was kept"
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         from cachekit.compilers.neuron import facts, fit, flags, neff
