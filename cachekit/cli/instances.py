@@ -40,7 +40,7 @@ def human(answer: InstancePlan) -> list[str]:
     reasons: dict[str, list[str]] = {}
     bare = [row.instance for row in answer.instances if row.plan != "refused" and row not in able]
     if bare:
-        lines += out.labelled("no price and no time is known for: ", ", ".join(bare), 2)
+        lines += out.labelled("neither a price nor a time is known for: ", ", ".join(bare), 2)
     for row in answer.instances:
         if row.plan == "refused":
             reasons.setdefault(row.refused, []).append(row.instance)
