@@ -71,7 +71,7 @@ def read(value: Any) -> Mapping[str, Any]:
         try:
             value = config_files.parse(f"table = {value}", Path("the table"))["table"]
         except UsageError as error:
-            raise ValueError(f"it is no table of TOML: {error.cause}") from error
+            raise ValueError(f"it is not a TOML table: {error.cause}") from error
     try:
         table = from_builtins(value, SageMakerTable)
     except msgspec.ValidationError as error:

@@ -176,8 +176,8 @@ def check_project(table: Any, path: Path) -> None:
         if is_own(name):
             shown = redact.address(name)
             raise UsageError(
-                f"{path}: no signer of a project is called {shown}",
-                cause="answers call your own key so, and the file may be somebody else's",
+                f"{path}: a project's signer cannot be called {shown}",
+                cause="answers use this name for your own key, and the file may be somebody else's",
                 hint=f"give the signer another name in [trust.signers.{shown}]",
             )
     if isinstance(table, dict) and "key" in table:
@@ -201,7 +201,9 @@ def _check_days(table: Any, path: Path) -> None:
                 shown = redact.address(name)
                 raise UsageError(
                     f"{path}: the key of {shown} would never be valid",
-                    cause=f"it is valid from {one['valid_after']} on, and from {one['valid_before']} on no longer",
+                    cause=(
+                        f"it is valid from {one['valid_after']} on, and no longer valid from {one['valid_before']} on"
+                    ),
                     hint="swap valid_after and valid_before, or leave one of them out; to end a key: "
                     f"cachekit trust revoke {shown}",
                 )

@@ -228,7 +228,7 @@ class RemoteError(CachekitError):
     @property
     def advice(self) -> str:
         """The hint; else whether to try again."""
-        return self.hint or ("check the remote's address, and what stands between (a proxy)" if self.lasting else LATER)
+        return self.hint or ("check the remote's address, and anything in between (a proxy)" if self.lasting else LATER)
 
     @property
     def asks(self) -> str:

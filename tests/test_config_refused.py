@@ -24,7 +24,7 @@ def test_an_unknown_setting_gets_the_nearest(place):
 def test_the_stores_own_name_is_no_remotes(place):
     place.write(place.user_file, b'[remotes.local]\nurl = "/x"\n')
     error = refused(place)
-    assert "local is the store itself" in error.cause
+    assert "local is the name of the store itself" in error.cause
     assert error.hint
 
 

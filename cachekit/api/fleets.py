@@ -101,8 +101,8 @@ class Fleets(Runs):
         if len(needed) > 1:
             raise UsageError(
                 f"the list has recipes that are traced on {' and on '.join(map(str, sorted(needed)))} machines at once",
-                cause="the commands of a list run on as many machines each",
-                hint="one list for each number of machines",
+                cause="the commands of a list all run on the same number of machines",
+                hint="make one list for each number of machines",
             )
         return needed.pop() if needed else 1
 

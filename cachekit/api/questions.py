@@ -113,7 +113,7 @@ class Questions(Opened):
 
         if self.instance or self.target:
             raise UsageError(
-                "--instances compares all instance types, and one was named",
+                "--instances compares all instance types, but one was named",
                 hint="leave out --instance and --target, or --instances",
             )
         paid = own_prices([repr(price)] if isinstance(price, int | float) else price)

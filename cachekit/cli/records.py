@@ -193,10 +193,10 @@ def pin(
     listing: List = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Keep a recipe's record, whatever limits `cachekit store gc` has.
+    """Keep a recipe's record, whatever the limits of `cachekit store gc`.
 
     Pins the recipe's current key: after an upgrade or an edit the recipe has another key. If the key is not warm yet,
-    what is made for it later is kept.
+    the record made for it later is kept.
 
     Example:  cachekit store pin bert
 

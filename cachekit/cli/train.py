@@ -34,7 +34,9 @@ RecipeOrLast = Annotated[
 Resume = Annotated[
     str,
     typer.Option(
-        "--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint if there is one, or from this one."
+        "--resume",
+        metavar="auto|CHECKPOINT",
+        help="Resume from this checkpoint; auto: from the last one, if there is one.",
     ),
 ]
 OutputDir = Annotated[

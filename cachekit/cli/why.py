@@ -205,7 +205,7 @@ def of_log(answer: LogWhy) -> list[str]:
     lines = out.labelled("", f"{head}: {', '.join(counts)}")
     if answer.groups > 1:
         words = f"{answer.groups} groups of processes wrote this log, one after the other: if these were several runs, "
-        lines += out.labelled("", f"{words}they are added up", 2)
+        lines += out.labelled("", f"{words}their counts are added up", 2)
     for words in answer.counted:
         lines += out.labelled("", words, 2)
     lines += out.some([_compiled(one) for one in answer.compiled], SHOWN)

@@ -47,7 +47,7 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
         _check_one_class(seen.keys(), source)
     if len(seen) < 2:  # noqa: PLR2004
         raise DataError(
-            f"{source} has one class only: {next(iter(seen))!r}",
+            f"{source} has only one class: {next(iter(seen))!r}",
             cause="a classifier needs at least two",
             hint="check data.label_column",
         )

@@ -210,7 +210,7 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             if (policy or "rw") != "rw":
                 raise UsageError(
                     f"{entry}: the local store is always read and written",
-                    hint="for one that must not change, make its folder read-only; it still serves its hits",
+                    hint="if the store must not change, make its folder read-only; it still serves its hits",
                 )
             links.append(Link(LOCAL, "", readable=True, writable=True, options={}))
             continue

@@ -231,7 +231,7 @@ class Remote:
                 found = storage.read(layout.signatures_path(record.place), revision, most)
             return envelope.decode(found.data) if found else (), ""
         except TooLargeError as error:
-            reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them anew"
+            reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them again"
             raise untrusted(self.name, record, reason, "anew") from error
         except (envelope.MalformedError, IntegrityError) as error:
             return (), str(error)

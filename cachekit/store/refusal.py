@@ -150,7 +150,7 @@ class Refusal:
                 _take(tree, record, reason, gone)
                 staying.forget(self._layout, tree, record)
         for record in self._from_elsewhere(tree, anew) if anew else ():
-            reason = "it came from elsewhere, and is compiled anew"
+            reason = "it came from elsewhere, and is compiled again"
             _take(tree, record, reason, gone)
             staying.forget(self._layout, tree, record)
         return gone

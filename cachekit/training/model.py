@@ -117,7 +117,7 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     if type(config) not in auto._model_mapping:  # noqa: SLF001 - the library asks so itself, and has no other way
         raise RecipeError(
             f"Transformers has no {config.model_type} model for {job.recipe.task}",
-            cause="model.id (or model.path) and task do not go together",
+            cause="model.id (or model.path) and task do not fit together",
             hint="choose another model; `cachekit zoo ls models` says what each is fine-tuned for",
         )
     classes = auto._model_mapping[type(config)]  # noqa: SLF001

@@ -110,7 +110,7 @@ def _check_signs(link: Link) -> None:
         raise UsageError(
             f"what a machine compiles is not signed, so it would not be used from {link.name}",
             cause=f"its trust is {link.trust!r}" if link.trust else "it is unknown who can write there",
-            hint=f'trust = "owner" in [remotes.{link.name}], if only your own people can write there',
+            hint=f'set trust = "owner" in [remotes.{link.name}], if only your own people can write there',
         )
 
 

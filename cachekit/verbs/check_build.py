@@ -55,7 +55,7 @@ class CheckedBuild(Answer, frozen=True, kw_only=True, tag="cachekit/build-check/
         return IntegrityError(
             f"the record of {self.recipe} is not what compiling gives here",
             cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {first_of(differ)}; "
-            f"the record was made by {made.by}, {made.created[:16]}",
+            f"the record was made by {made.by} on {made.created[:16]}",
             hint=f"cachekit warm {self.source} --recache puts a new one in its place",
         )
 

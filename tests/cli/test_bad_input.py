@@ -196,10 +196,10 @@ BAD_INPUT = {
     "no recipe": ("plan", 2, "usage", "no recipe was named", "", "--all"),
     "named and chosen": ("plan tiny.yaml --task translation", 2, "usage", "choose from the zoo", "", "plan --all"),
     "no task to plan for": ("plan --task nothing", 2, "usage", "no task 'nothing'", "", "one of"),
-    "a price of no number": ("plan tiny.yaml --price trn1.2xlarge=much", 2, "usage", "no price", "", "--price 0.40"),
-    "a price below nothing": ("plan tiny.yaml --price=-1", 2, "usage", "no price", "", "--price 0.40"),
+    "a price of no number": ("plan tiny.yaml --price trn1.2xlarge=much", 2, "usage", "not a price", "", "--price 0.40"),
+    "a price below nothing": ("plan tiny.yaml --price=-1", 2, "usage", "not a price", "", "--price 0.40"),
     "a price of nobody": ("plan tiny.yaml --price trn1.2xlrage", 2, "unknown-name", "trn1.2xlrage", "", "trn1.2xlarge"),
-    "a price nobody knows": ("plan tiny.yaml --price inf2.xlarge", 2, "usage", "no price of inf2", "", "=DOLLARS"),
+    "a price nobody knows": ("plan tiny.yaml --price inf2.xlarge", 2, "usage", "no price for inf2", "", "=DOLLARS"),
     "no such target": ("plan tiny.yaml --target trn9", 2, "usage", "'trn9'", "", "trn1"),
     "target and instance": ("plan tiny.yaml --target inf2 --instance trn1.2xlarge", 2, "usage", "trn1", "", "out"),
 }  # fmt: skip

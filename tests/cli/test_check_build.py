@@ -19,7 +19,7 @@ def test_a_build_that_is_the_same(command, warmed):
     assert steady(answer.out).splitlines() == [
         "tiny: same  inductor-2.13.0  key ffffffffffffffff",
         "  compiled 3 graphs again; 1 part is the same, 0 differ",
-        "  took 0.0 s; nothing of it is kept",
+        "  took 0.0 s; none of it is kept",
     ]
     assert command("warm", "tiny.yaml", "--check-build", "--format", "quiet").out == "same\n"
 

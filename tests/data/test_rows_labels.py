@@ -51,7 +51,7 @@ def test_a_missing_label_has_its_row(empty):
 
 @pytest.mark.parametrize("values", [["a"], ["a", "a "], [0, 0.0, False], ["5"]])
 def test_one_class_is_refused(values):
-    with pytest.raises(DataError, match="has one class only") as caught:
+    with pytest.raises(DataError, match="has only one class") as caught:
         labels.label_names(values, "a.csv")
     assert "two" in caught.value.cause
 

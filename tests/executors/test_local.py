@@ -228,4 +228,4 @@ def test_a_secret_is_not_given_to_an_engine(fleet):
 
 def test_a_training_on_several_machines_is_refused(fleet):
     _, err = fleet("train", "toy.yaml", "--on", "local", "--nnodes", "3", code=2)
-    assert "this is one machine, and the training is for 3" in err
+    assert "this is one machine, but the training is for 3" in err

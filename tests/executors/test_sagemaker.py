@@ -177,7 +177,7 @@ def test_what_cannot_work_is_refused(aws, said, error, says):
 def test_without_a_region_credentials_or_boto3(aws):
     aws.delenv("AWS_REGION")
     aws.setenv("AWS_CONFIG_FILE", "/dev/null")
-    with pytest.raises(UsageError, match="no region"):
+    with pytest.raises(UsageError, match="no AWS region"):
         check()
     aws.setenv("AWS_DEFAULT_REGION", REGION)
     assert check()["region"] == REGION

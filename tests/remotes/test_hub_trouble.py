@@ -187,7 +187,7 @@ def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monk
     [
         ("black-hole", "", "nothing came for {read:g} s"),
         ("drop", "", "the connection was cut ("),
-        ("rewrite", "<html>", "it is no JSON"),
+        ("rewrite", "<html>", "it is not JSON"),
         ("rewrite", "null", "its client cannot read it (TypeError)"),
         ("502", "", "502 Bad Gateway"),
     ],

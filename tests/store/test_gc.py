@@ -98,7 +98,7 @@ def test_what_was_not_used_for_so_long_goes(watched):
     made = filled(watched, 10)
     done = watched.gc(Keep(max_age=4.5 * DAY))
     assert kept(watched) == keys(made[:5])
-    assert {record.why for record in done.records} == {"not used for so long"}
+    assert {record.why for record in done.records} == {"not used for that long"}
 
 
 def other_compiler(pair, directory, number):

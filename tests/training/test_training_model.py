@@ -139,5 +139,5 @@ def test_a_vocabulary_that_the_tokenizer_is_too_large_for_is_refused():
 
     wanted = job(vocab_size=99)
     said = structs.replace(wanted.recipe, model=structs.replace(wanted.recipe.model, config={"vocab_size": 99}))
-    with pytest.raises(RecipeError, match="the tokenizer has 30522 tokens, the model embeds 99"):
+    with pytest.raises(RecipeError, match="the tokenizer has 30522 tokens, but the model embeds 99"):
         model.load(structs.replace(wanted, recipe=said), select("text-classification"), {})

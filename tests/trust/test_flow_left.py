@@ -169,7 +169,7 @@ def test_a_push_of_nothing_but_what_is_left_says_so(alice, user, place):
         assert (type(done.error), done.error.exit_code, done.records, done.unchanged) == (UntrustedError, 5, (), 0)
         assert refused.reason == done.error.cause
         assert refused.reason.endswith(f"it stays for those who trust {key(ALICE).fingerprint}")
-        assert "also where it was a key of your own" in done.error.hint
+        assert "even if that was a key of your own" in done.error.hint
         assert f"{place}: not pushed" in " ".join(" ".join(pushed(Pushes(False, (done,)))).split())
     warm(carol.session, carol.prepare(recipe(16)))
     done = push(carol)

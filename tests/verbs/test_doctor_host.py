@@ -59,7 +59,7 @@ def test_another_project_of_the_same_import_name(tmp_path):
     (tmp_path / "cachekit-0.24.1.dist-info").mkdir()
     run = partial(process, "store", "ls", "--home", str(tmp_path / "home"))
     assert run().err == ""
-    said = f"warning: {tmp_path} has cachekit 0.24.1, another project that is imported by the same name"
+    said = f"warning: {tmp_path} has cachekit 0.24.1, another project that is imported under the same name"
     assert run(PYTHONPATH=str(tmp_path)).err.startswith(said)
     assert run("-q", PYTHONPATH=str(tmp_path)).err == ""
     found = json.loads(process("doctor", "--format", "json", code=1, PYTHONPATH=str(tmp_path)).out)["findings"]

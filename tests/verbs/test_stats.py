@@ -139,7 +139,7 @@ def test_this_machines_price_is_for_the_runs_on_its_type_alone(tmp_path, command
         path.write_text(path.read_text().replace('"host":', '"instance":', 1))
     monkeypatch.setattr("cachekit.host.PRODUCT", tmp_path / "product")
     refused = command("stats", "--home", str(tmp_path), "--cost", code=2)
-    assert "nobody knows what an hour of this machine costs" in refused.err
+    assert "what an hour of this machine costs is not known" in refused.err
     (tmp_path / "product").write_text("trn1.2xlarge\n")
     priced = zoo.instance("trn1.2xlarge").price
     document = json.loads(command("stats", "--home", str(tmp_path), "--cost", "--format", "json").out)
@@ -158,7 +158,7 @@ def test_people_and_programs_are_told_the_same(tmp_path, command):
     total, last = document["total"], document["last_run"]["figures"]
     assert re.search(rf"^keys found +{last['hits']} of 1, 100 % +{total['hits']} of 2, 50 %$", human, re.MULTILINE)
     assert re.search(rf"^graphs compiled +- +{total['graphs_compiled']}$", human, re.MULTILINE)
-    assert re.search(rf"^saved money +\$[\d.]+ +\${total['saved_dollars']:.2f}$", human, re.MULTILINE)
+    assert re.search(rf"^money saved +\$[\d.]+ +\${total['saved_dollars']:.2f}$", human, re.MULTILINE)
     assert command("stats", "--home", str(tmp_path), "-f", "quiet").out.strip() == str(total["saved_seconds"])
     assert max(map(len, human.splitlines())) <= 80
     jsonschema.validate(document, schema("stats", [Stats]))

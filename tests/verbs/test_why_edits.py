@@ -153,7 +153,7 @@ def test_each_version_and_each_part_of_the_target(part, name, value):
         ("compiler.flags", ["--a", "--a"], ["--a"], "repeats differ"),
         ("model.num_labels", 2, 6, "classes of the model's head: data.labels"),
         ("training.precision", "fp32", "bf16", "the type that numbers are computed in: training.bf16"),
-        ("training.max_seq_length", 384, 512, "tokens a row: each length needs its own graph"),
+        ("training.max_seq_length", 384, 512, "tokens per row: each length needs its own graph"),
         ("model.config.dtype", "float32", "bfloat16", "the type of the model's weights"),
         ("model.config.hidden_size", 768, 1024, "a field of the model's config"),
     ],

@@ -93,7 +93,7 @@ def of_the_other_stack(required: Sequence[str]) -> CompilerUnavailableError | No
         return None
     if native:
         return CompilerUnavailableError(
-            f"{name} {found[name]} is TorchNeuron, which does without XLA",
+            f"{name} {found[name]} is TorchNeuron, which does not use XLA",
             cause=f"{name} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
             hint="--compiler neuron-native",
         )

@@ -133,5 +133,5 @@ def check_environment(recipe: Recipe, ours: frozenset[str]) -> None:
         if name in ours:
             raise RecipeError(
                 f"environment.{name}: cachekit sets it for the worker",
-                hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
+                hint="put flags into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
             )

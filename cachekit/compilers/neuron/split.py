@@ -154,7 +154,7 @@ def _check_model(recipe: Recipe) -> None:
     if isinstance(layers, int) and stages > layers:
         raise RecipeError(
             f"parallel.pipeline_parallel_size is {stages}, but the model has {layers} layers",
-            hint="each stage needs one at least",
+            hint="each stage needs at least one",
         )
     _check_widths(recipe, config)
 

@@ -163,7 +163,7 @@ class NeuronWatch(Watch):
         known = next((name for name in self._restored if name.partition("/")[2] == module), "")
         if known and (reason := self._restored[known]):
             hint = (
-                f"warm it here; what is not Neuron's must go from {self._root / known} (`cachekit doctor` sees locks)"
+                f"warm it here; remove what is not Neuron's from {self._root / known} (`cachekit doctor` shows locks)"
             )
             return f"; the record has it, but it was not restored: {reason}", hint
         if known:

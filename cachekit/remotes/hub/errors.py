@@ -88,7 +88,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     # What the client says of an answer of another shape is about its own code.
     said = "" if isinstance(error, (TypeError, AttributeError, LookupError)) else f": {error}"
     unread = f"its client cannot read it ({type(error).__name__}{said})"
-    cause = clean(str(lost) if lost else "it is no JSON" if "JSONDecodeError" in names else unread, token)
+    cause = clean(str(lost) if lost else "it is not JSON" if "JSONDecodeError" in names else unread, token)
     if "OfflineModeIsEnabled" in names:
         return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE", lasting=True)
     if "LocalTokenNotFoundError" in names:

@@ -128,7 +128,7 @@ def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(monkeypatch, command):
         assert planned["lacks"]["evidence"].startswith("TorchNeuron is experimental")
         assert "2.14.3.0.*" in planned["lacks"]["prediction"]
         assert "transformers: " in planned["lacks"]["prediction"]
-    assert "no sure prediction" in command(*elsewhere, "--toolchain", "neuron-2.33").out
+    assert "uncertain: a host's key" in command(*elsewhere, "--toolchain", "neuron-2.33").out
     alone = command(*elsewhere, "--format", "json").json
     assert alone["compiler"] == "neuron", "of an instance alone it is XLA still"
     complete = {name: structs.replace(one, open={}) for name, one in zoo.toolchains().items()}
