@@ -240,9 +240,13 @@ def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
 
 
 def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
-    """What a push says, and what an index does not say of the records that lie there as they are offered."""
+    """What a push says, and what an index does not say of the records that lie there as they are offered.
+
+    Where an index has more modules of a record, another push has added to what this one wrote.
+    """
     same = [Known.of(one.record) for one in todo.same]
-    return [*(one for one in same if not known.tells_of(one)), *_rows(todo)]
+    rows = [one for one in _rows(todo) if one.key in todo.shrunk or known.modules_of(one) <= one.modules]
+    return [*(one for one in same if not known.tells_of(one)), *rows]
 
 
 def _rows(todo: Draft) -> list[Known]:

@@ -103,6 +103,7 @@ class Drafts:
             tuple(additions),
             tuple(records),
             tuple(row for row in rows if row.record.key not in self._left),
+            frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.dropped)]),
             tuple(offer.shared for offer in self._same),
             len(self._offers) - len(own) - len(self._left),
             self._damaged,

@@ -177,9 +177,17 @@ class RemoteIndex(Struct, frozen=True, dict=True):
 
     def tells_of(self, one: Known) -> bool:
         """Whether a row says this of a record, whoever signed it."""
-        row = self.paths.get(short_path(one.place))
-        found = self.known(row) if row is not None else None
+        found = self._row_of(one)
         return found is not None and structs.replace(found, signers=one.signers) == one
+
+    def modules_of(self, one: Known) -> int:
+        """How many modules a row says that a record has; 0 where none does."""
+        found = self._row_of(one)
+        return found.modules if found else 0
+
+    def _row_of(self, one: Known) -> Known | None:
+        row = self.paths.get(short_path(one.place))
+        return self.known(row) if row is not None else None
 
     @cached_property
     def can_be(self) -> bool:

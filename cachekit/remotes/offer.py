@@ -38,6 +38,7 @@ class Draft(Struct, frozen=True):
         additions: Likewise: what is added to records, where a race may lose it.
         records: Documents to write.
         rows: The same records.
+        shrunk: Keys of those that lack modules which the record there had, or may have had.
         same: Records that lie there as they are offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
@@ -53,6 +54,7 @@ class Draft(Struct, frozen=True):
     additions: tuple[Write, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
+    shrunk: frozenset[str] = frozenset()
     same: tuple[Shared, ...] = ()
     unchanged: int = 0
     damaged: Mapping[str, str] = {}
