@@ -1,25 +1,26 @@
-"""What pushes add to records where no swap tells who was faster: it lies beside them until no race can lose it.
+"""What pushes write where no swap tells who was faster: a note of each lies beside, until no race can lose it.
 
-    cachekit/v1/index/new/…/<key>.json  the name of a record that was written
-    cachekit/v1/index/new/…/<key>/<sha256>-<mark>-….json  likewise: it with some modules alone, and who signed that
+    cachekit/v1/index/new/<compiler dir>/<model type>/<key>/<push>-<digest>[-<mark>…].json
+        {"record": {with some of its modules}, "sha256": "…", "inline": …, "places": …, "envelopes": […]}
 
 On a bucket of the Hub the last writer wins: of two pushes that build on the same state of a record, the slower one
-writes over what the faster one added. So a push writes its additions first, then the record; then it lists the
-additions to it, and where some are of modules that its record lacks, it merges them and begins again. Whoever writes
-last sees all additions, since each lay there before the record that it was made for. What a push takes over from
-another is an addition of its own as well. So an addition is needed only as long as somebody may write who read the
-record before: `KEPT` seconds.
+writes over what the faster one added. So a push writes its additions first, with a mark of each module in their names;
+then the record and the index. Then it lists all additions. Where its record lacks modules of some, it merges those and
+begins again. Where its index says something else of a record than the last addition does, which has the first digits of
+the record's digest in its name, it reads that record and writes the index again. Whoever writes last sees all
+additions, since each lay there before the record that it was made for.
 
-The mark of each module stands in the path, so that additions which a record has already are not read. An archive has no
-name but its digest, and of two the one that is there stays: nothing can be added to it. Its name tells, as an addition
-does, that the index must have its row: a push that wrote an index without it writes that again as well.
+What a push takes over from another is an addition of its own as well. So an addition is needed only as long as somebody
+may write who read the record before: `KEPT` seconds. An archive has no name but its digest, and of two the one that is
+there stays. So nothing can be added to an archive, and an addition to its record has no modules; so has one to a record
+that only loses some.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import ANY, Commit, Entry, Storage, Write
 from cachekit.remotes.signing import Signing, ToSign
+from cachekit.store.layout import Place
 from cachekit.store.origin import ReusedOrigin, chain
 from cachekit.store.record import LARGEST, DamagedRecordError, Module, Record, is_archive, parse, serialise
 from cachekit.text import DAY
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
     from cachekit.trust.envelope import Envelope
 
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
-_OLD = 32  # that may be needed no more, and are worth two requests which remove them
+_OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
 _TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
 _MOST = 10_000  # that are looked at
-_MODULES = 16  # of one addition: its name has 245 characters then
+_DOUBTED = 4  # records that are read a day later, to see whether they have what was added
+_MODULES = 16  # of one: its name has 203 characters then
 _MARK = 10  # hexadecimal digits, by which one module is known among 10,000
 _SIGNED = "envelopes"
 
@@ -52,27 +55,27 @@ Addition = tuple[Shared, tuple[ReusedOrigin, ...]]  # and what a record reuses t
 
 
 class Additions:
-    """The additions of one push, and those of others that its records lacked; none where writes are compared.
+    """The additions of one push, and those of others that it lacks; none where writes are compared.
 
     Args:
         storage: The remote.
         signing: Signs, and says what of others may be used.
 
     Attributes:
-        unlisted: Paths of names whose rows the index lacked when this push looked last, and what rows tell of those
-            records' paths.
+        unlisted: The places of records of which the index said something else, when this push looked last.
     """
 
     def __init__(self, storage: Storage, signing: Signing) -> None:
         self._storage, self._signing = storage, signing
+        self._push = uuid.uuid4().hex[:12]
         self._lacked: dict[str, list[str]] = {}  # paths, by key, as the last look found them
         self._taken: dict[str, list[Addition]] = {}  # by key
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
-        self._told: set[str] = set()  # paths of names that were told
-        self.unlisted: dict[str, str] = {}
+        self._told: set[str] = set()  # paths of those of which the index said something else
+        self.unlisted: frozenset[Place] = frozenset()
 
     def concern(self, key: str) -> bool:
-        """Whether the record of a key lacked additions of others when this push looked last."""
+        """Whether the record of a key lacked modules of others when this push looked last."""
         return key in self._lacked
 
     def to(self, shared: Shared) -> list[Addition]:
@@ -84,7 +87,7 @@ class Additions:
         key = shared.record.key
         marks = _marks(shared.record.modules)
         for path in self._lacked.get(key, []):
-            if not marks.issuperset(_marks_in(path)) and path not in self._done:
+            if not marks.issuperset(_said(path)[2]) and path not in self._done:
                 self._done.add(path)
                 self._taken.setdefault(key, []).extend(self._read(path, shared.record))
         return self._taken.get(key, [])
@@ -102,19 +105,20 @@ class Additions:
             UsageError: The user's key cannot be used, or is revoked.
             RemoteError, AuthError: The remote cannot be asked.
         """
-        modules = [module for module in todo.record.modules if module.name not in there]
-        if not self._takes_any(todo.record):
+        if self._storage.compares:
             return []
+        record = todo.record
+        new = [] if _is_closed(record) else [module for module in record.modules if module.name not in there]
         marks = {_mark(name) for name in dropped}
-        listed = list(self._storage.list(layout.additions(todo.record.place), "")) if dropped else []
-        removed = [Write(entry.path, None, ANY) for entry in listed if not marks.isdisjoint(_marks_in(entry.path))]
-        at_once = (modules[at : at + _MODULES] for at in range(0, len(modules), _MODULES))
+        listed = list(self._storage.list(layout.additions(record.place), "")) if dropped else []
+        removed = [Write(one.path, None, ANY) for one in listed if not marks.isdisjoint(_said(one.path)[2])]
+        at_once = [new[at : at + _MODULES] for at in range(0, len(new), _MODULES)] or [[]]
         return [*removed, *(self._write(todo, shared, some) for some in at_once)]
 
     def look(self, draft: Draft, rows: RemoteIndex | None) -> int:
-        """How much of others what a push wrote lacks; what is needed no more is removed.
+        """How much of others lacks what a push wrote; removes what is needed no more.
 
-        Each addition is told once: then the next draft has it, or it cannot be used. So is each name.
+        Each addition is told once: then the next draft has it, or it cannot be used.
 
         Args:
             draft: The records that it wrote, or that are there as they are offered.
@@ -123,62 +127,83 @@ class Additions:
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        self._lacked, self.unlisted = {}, {}
+        self._lacked, self.unlisted = {}, frozenset()
         if self._storage.compares or not (draft.rows or draft.same or rows):
             return 0
-        listed = list(islice(self._storage.list(layout.BESIDE, ""), _MOST))
-        self._clear(listed, self._look_for_rows(listed, rows), self._look_for_modules(listed, draft))
+        listed = list(islice(self._storage.list(layout.NEW, ""), _MOST))
+        by_place: dict[Place, list[Entry]] = {}
+        for one in listed:
+            if (place := layout.place_of_addition(one.path)) is not None:
+                by_place.setdefault(place, []).append(one)
+        merged = self._look_for_modules(by_place, draft)
+        self._look_for_rows(by_place, rows)
+        self._clear(by_place, merged)
         return sum(map(len, self._lacked.values())) + len(self.unlisted)
 
-    def _clear(self, listed: Sequence[Entry], has_row: set[str], merged: set[str]) -> None:
-        """Remove what no race can lose any more, and what nobody could use for a day, where that is worth a request."""
-        last = max((entry.at for entry in listed), default=0.0)
-        old = {one.path: one.at for one in listed if 0 < one.at < last - KEPT and layout.new_place(one.path)}
-        if len(old) < _OLD:
-            return
-        # A record that nobody has written since has what was added with it.
-        records = {path: layout.record_path(place) for path in old if (place := layout.new_place(path))}
-        there = self._storage.stat(sorted({*records.values()}), "")
-        alone = {path for path, at in old.items() if (one := there.get(records[path])) and one.at < at + _TOGETHER}
-        useless = {path for path in self._done | self._told if old.get(path, last) < last - DAY}
-        added = {path for path in old if _marks_in(path)}
-        removed = (old.keys() & has_row) - (added - alone - merged) | useless
-        writes = [Write(path, None, ANY) for path in sorted(removed)]
-        self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")
-
-    def _look_for_modules(self, listed: Sequence[Entry], draft: Draft) -> set[str]:
-        """Find additions whose modules a record lacks; returns the paths of those that it has."""
+    def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
+        """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
         had = set[str]()
         for record in (one.record for one in (*draft.rows, *draft.same)):
-            folder, marks = layout.additions(record.place), _marks(record.modules)
-            paths = [one.path for one in listed if one.path.startswith(f"{folder}/")]
-            had.update(path for path in paths if marks.issuperset(_marks_in(path)))
-            if lacked := [path for path in paths if path not in had and path not in self._done]:
-                self._lacked[record.key] = lacked
+            marks = _marks(record.modules)
+            for path in (one.path for one in by_place.get(record.place, [])):
+                if _is_closed(record) or marks.issuperset(_said(path)[2]):
+                    had.add(path)
+                elif path not in self._done:
+                    self._lacked.setdefault(record.key, []).append(path)
         return had
 
-    def _look_for_rows(self, listed: Sequence[Entry], rows: RemoteIndex | None) -> set[str]:
-        """Find records whose rows an index lacks; returns the paths of what tells of others."""
+    def _look_for_rows(self, by_place: Mapping[Place, Sequence[Entry]], rows: RemoteIndex | None) -> None:
+        """Find records of which an index says something else than the last addition to them."""
         if rows is None:
-            return set()
-        named = {one.path: index.short_path(place) for one in listed if (place := layout.new_place(one.path))}
-        if not rows.paths.keys() >= {*named.values()}:
+            return
+        short = {place: index.short_path(place) for place in by_place}
+        if not rows.paths.keys() >= {*short.values()}:
             rows = index.whole(self._storage, "", rows) or rows
-        lacked = {path: short for path, short in named.items() if short not in rows.paths}
-        self.unlisted = {path: short for path, short in lacked.items() if path not in self._told}
-        self._told.update(lacked)
-        return named.keys() - lacked.keys()
+        unlisted = []
+        for place, entries in by_place.items():
+            last = max(entries, key=lambda one: one.at).path
+            if rows.digest_at(short[place]) != _said(last)[1] and last not in self._told:
+                self._told.add(last)
+                unlisted.append(place)
+        self.unlisted = frozenset(unlisted)
 
-    def _takes_any(self, record: Record) -> bool:
-        return not self._storage.compares and not any(map(is_archive, record.modules))
+    def _clear(self, by_place: Mapping[Place, Sequence[Entry]], merged: Collection[str]) -> None:
+        """Remove what no race can lose any more, where that is worth a request."""
+        now = max((one.at for entries in by_place.values() for one in entries), default=0.0)
+        old = {one.path: place for place in by_place for one in by_place[place] if 0 < one.at < now - KEPT}
+        if len(old) < _OLD:
+            return
+        there = self._storage.stat(sorted({layout.record_path(place) for place in old.values()}), "")
+        sure, doubted = {*merged}, list[Place]()
+        for place in {*old.values()} - self.unlisted:
+            written = there.get(layout.record_path(place), Entry("", 0)).at
+            entries = by_place[place]
+            # One push alone wrote the record of late, and the record came with its additions: so it has them.
+            alone = len({_said(one.path)[0] for one in entries}) == 1
+            if alone and all(0 <= written - one.at < _TOGETHER for one in entries):
+                sure.update(one.path for one in entries)
+            elif any(one.at < now - DAY and one.path not in sure for one in entries):
+                doubted.append(place)
+        for place in doubted[:_DOUBTED]:
+            if shared := document.listed(self._storage, layout.record_path(place), ""):
+                marks = _marks(shared.record.modules)
+                sure.update(one.path for one in by_place[place] if marks.issuperset(_said(one.path)[2]))
+        sure |= {
+            one.path for place in by_place for one in by_place[place] if one.at < now - DAY
+        } & self._done  # in vain
+        if removed := sorted(old.keys() & sure):
+            writes = [Write(path, None, ANY) for path in removed]
+            self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")
 
-    def _write(self, todo: ToSign, shared: Shared, modules: Iterable[Module]) -> Write:
+    def _write(self, todo: ToSign, shared: Shared, modules: Sequence[Module]) -> Write:
         from cachekit.trust import envelope
 
-        added = structs.replace(shared, record=structs.replace(todo.record, modules=tuple(modules)))
-        signed = self._signing.over(structs.replace(todo, record=added.record))
-        raw = serialise(added.whole | envelope.to_document(signed))
-        name = "-".join([hashlib.sha256(raw).hexdigest(), *sorted(_marks(added.record.modules))])
+        raw = b"{}\n"
+        if modules:
+            added = structs.replace(shared, record=structs.replace(todo.record, modules=tuple(modules)))
+            signed = self._signing.over(structs.replace(todo, record=added.record))
+            raw = serialise(added.whole | envelope.to_document(signed))
+        name = "-".join([self._push, index.digits_of(todo.record), *sorted(_marks(modules))])
         path = f"{layout.additions(todo.record.place)}/{name}.json"
         self._done.add(path)
         return Write(path, raw, ANY)
@@ -191,12 +216,17 @@ class Additions:
             found = self._storage.read(path, "", LARGEST)
             parsed = parse(found.data if found else b"")
             envelopes: tuple[Envelope, ...] = envelope.from_document({_SIGNED: parsed.pop(_SIGNED, [])})
-            added = document.read(serialise(parsed))
-            if added is None or added.record.place != record.place:
+            added = document.read_parsed(parsed)
+            if added is None or added.record.place != record.place or _is_closed(added.record):
                 return
             origin, _ = self._signing.origin(added, "", envelopes)
             if origin is not None:
                 yield added, chain(added.record, structs.replace(origin, remote=self._storage.name))
+
+
+def _is_closed(record: Record) -> bool:
+    """Whether nothing can be added to a record."""
+    return any(map(is_archive, record.modules))
 
 
 def _mark(module: str) -> str:
@@ -207,6 +237,8 @@ def _marks(modules: Iterable[Module]) -> set[str]:
     return {_mark(module.name) for module in modules}
 
 
-def _marks_in(path: str) -> list[str]:
-    """The marks in the name of an addition."""
-    return path.rpartition("/")[2].removesuffix(".json").split("-")[1:]
+def _said(path: str) -> tuple[str, str, list[str]]:
+    """What the name of an addition says: the push, the first digits of the record's digest, the modules' marks."""
+    push, _, rest = path.rpartition("/")[2].removesuffix(".json").partition("-")
+    digest, *marks = rest.split("-")
+    return push, digest, marks

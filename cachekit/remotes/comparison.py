@@ -39,6 +39,7 @@ class Comparison:
         taken: Paths where other bytes lie than are offered, each with the digest of what is offered.
         is_far: Each path is a request that takes its time.
         drafts: How many were begun.
+        reads: Files are known by their bytes, or some of them are.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Comparison:
         self.taken: set[tuple[str, str]] = set()
         self.is_far = storage.batch == 1 and storage.lines > 1
         self.drafts = 0
+        self.reads = read or bool(spoiled)
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
         self._looked_at: set[str] = set()  # paths of files that this push has asked for

@@ -10,7 +10,7 @@ faster: a push also puts the name of its record beside the index; see `additions
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from msgspec import Struct, structs
@@ -24,6 +24,7 @@ from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import ABSENT, ANY, Entry, PastCommit, Storage, Upload, Write
 from cachekit.remotes.signing import signers
 from cachekit.remotes.survey import Budget, Survey
+from cachekit.store.layout import Place
 
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
@@ -59,7 +60,7 @@ def derived(
     dry_run: bool = False,
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
-    unlisted: Mapping[str, str] | None = None,
+    unlisted: Collection[Place] = (),
 ) -> Derived:
     """What changes with a push.
 
@@ -81,7 +82,7 @@ def derived(
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
-    return _in_place(storage, todo, revision, mark, there, named=unlisted or {}, dry_run=dry_run, renews=renews)
+    return _in_place(storage, todo, revision, mark, there, unlisted=unlisted, dry_run=dry_run, renews=renews)
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -114,7 +115,7 @@ def _in_place(
     mark: str,
     found: tuple[RemoteIndex | None, str],
     *,
-    named: Mapping[str, str],
+    unlisted: Collection[Place],
     dry_run: bool,
     renews: bool,
 ) -> Derived:
@@ -125,7 +126,7 @@ def _in_place(
     recent = _sound(there)
     added = None
     if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
-        added = _added(storage, todo, revision, recent, mark, token=token, named=named)
+        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -135,7 +136,7 @@ def _in_place(
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
+    renewed = structs.replace(_with_lost(storage, revision, known, unlisted), change=mark)
     renewed = renewed.with_(_fresh(todo, known))
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
@@ -147,7 +148,7 @@ def _in_place(
         writes = [Write(layout.INDEX, document, token), *writes]
         remove = _removal if storage.compares else _left
         writes += remove(storage, revision, there, files) if is_long or there.older else []
-    return Derived((*_names(storage, todo), *writes), files, rows=renewed)
+    return Derived(tuple(writes), files, rows=renewed)
 
 
 def _added(
@@ -158,22 +159,22 @@ def _added(
     mark: str,
     *,
     token: str,
-    named: Mapping[str, str],
+    unlisted: Collection[Place],
 ) -> Derived | None:
     """The document that pushes write, with what is new, which takes a moment however many records there are.
 
     None where its older rows are gone.
     """
     known: RemoteIndex | None = recent
-    if todo.same or not all(short in recent.paths for short in named.values()):
+    if todo.same:
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
+    renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known))
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
-    return Derived((*_names(storage, todo), *writes), due=due, rows=renewed)
+    return Derived(tuple(writes), due=due, rows=renewed)
 
 
 def _is_raced(storage: Storage) -> bool:
@@ -185,23 +186,13 @@ def _longest(storage: Storage) -> int:
     return ALONE if _is_raced(storage) else SHORT
 
 
-def _with_lost(
-    storage: Storage, revision: str, recent: RemoteIndex, known: RemoteIndex, named: Mapping[str, str]
-) -> RemoteIndex:
-    """A part of an index with the rows of records whose names lie beside it, and which the whole index lacks."""
-    places = [layout.new_place(path) for path, short in named.items() if short not in known.paths]
-    listing = [Entry(layout.record_path(place), 0) for place in places if place]
+def _with_lost(storage: Storage, revision: str, known: RemoteIndex, places: Collection[Place]) -> RemoteIndex:
+    """An index, or a part of one, with the rows of records of which it said something else than they do."""
+    listing = [Entry(layout.record_path(place), 0) for place in places]
     if not listing:
-        return recent
+        return known
     found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)
-    return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
-
-
-def _names(storage: Storage, todo: Draft) -> list[Write]:
-    """The names of the records that are written, where no addition tells them."""
-    added = {layout.new_place(write.path) for write in todo.additions}
-    places = [one.record.place for one in todo.rows if not storage.compares and one.record.place not in added]
-    return [Write(layout.new_path(place), b"{}\n", ANY) for place in places]
+    return structs.replace(known.with_(found.rows()), unread=max(known.unread, found.unread))
 
 
 def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:

@@ -113,7 +113,11 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
         DamagedRecordError: It is not a record, or a tiny file is not what the record says, or a place is not a path.
         RemoteError, AuthError: The remote cannot be asked for a part.
     """
-    document = parse(raw)
+    return read_parsed(parse(raw), fetch)
+
+
+def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:
+    """As `read`, of what its `parse` gives."""
     document = parts.joined(document, fetch) if fetch else document
     inline, places = document.pop("inline", {}), document.pop("places", {})
     record = from_document(document)

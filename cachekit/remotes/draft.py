@@ -31,7 +31,7 @@ class _Merged(Struct, frozen=True):
     Attributes:
         reused: The record there, where this one has modules of it.
         there: The names of the modules that were there, and stay.
-        dropped: And of those that do not.
+        gone: And of those that do not.
     """
 
     path: str
@@ -40,7 +40,7 @@ class _Merged(Struct, frozen=True):
     token: str
     reused: tuple[ReusedOrigin, ...] = ()
     there: frozenset[str] = frozenset()
-    dropped: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
 
     @property
     def to_sign(self) -> ToSign:
@@ -87,7 +87,9 @@ class Drafts:
             if self._storage.lines > 1:
                 new = [file for path, file in uploads.items() if path not in before | lying.keys()]
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
-            additions += self.additions.writes(one.to_sign, final, one.there, one.dropped)
+            # Whoever merges an addition sees whether its files are there, but not whether they have the right bytes.
+            hides = one.gone if one.offer.replaces or self._compared.reads else ()
+            additions += self.additions.writes(one.to_sign, final, one.there, hides)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
@@ -103,7 +105,7 @@ class Drafts:
             tuple(additions),
             tuple(records),
             tuple(row for row in rows if row.record.key not in self._left),
-            frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.dropped)]),
+            frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.gone)]),
             tuple(offer.shared for offer in self._same),
             len(self._offers) - len(own) - len(self._left),
             self._damaged,
@@ -292,8 +294,8 @@ class Drafts:
             if offer.replaces:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
-        dropped = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable), dropped=dropped)
+        left_out = _names(theirs) - _names(merged)
+        return structs.replace(own, shared=merged, reused=reused, there=_names(usable), gone=left_out)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

@@ -110,8 +110,13 @@ class Known(Struct, Placed, frozen=True):
             made.instance,
             tuple(sorted(signers)),
             len(record.modules),
-            record.digest[: DIGITS // 2],
+            digits_of(record),
         )
+
+
+def digits_of(record: Record) -> str:
+    """The first digits of a record's digest, as a row has them."""
+    return record.digest[: DIGITS // 2]
 
 
 _SAID = tuple(name for name in Known.__struct_fields__ if name not in {"key", "hard"})
@@ -184,6 +189,12 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """How many modules a row says that a record has; 0 where none does."""
         found = self._row_of(one)
         return found.modules if found else 0
+
+    def digest_at(self, short: str) -> str:
+        """What a row says of a record's digest; see `short_path`. Empty where none does."""
+        row = self.paths.get(short)
+        said = self.columns["digest"].of(row) if row is not None and "digest" in self.columns else ""
+        return said if isinstance(said, str) else ""
 
     def _row_of(self, one: Known) -> Known | None:
         row = self.paths.get(short_path(one.place))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.remotes.document import Shared
 from cachekit.remotes.port import Upload, Write
@@ -35,7 +35,7 @@ class Draft(Struct, frozen=True):
     Attributes:
         files: What is missing.
         parts: Documents to write before the records: parts of long ones.
-        additions: Likewise: what is added to records, where a race may lose it.
+        additions: Likewise: what records get, where a race may lose it.
         records: Documents to write.
         rows: The same records.
         shrunk: Keys of those that lack modules which the record there had, or may have had.
@@ -68,3 +68,15 @@ class Draft(Struct, frozen=True):
     def new(self) -> tuple[Upload, ...]:
         """Files that are not there, as far as sizes tell."""
         return tuple(file for file in self.files if file.path not in self.lying)
+
+    def then(self, later: Draft) -> Draft:
+        """What was changed by this draft and by a later one, which the same push made when this had been taken."""
+        return structs.replace(
+            later,
+            rows=tuple({one.record.key: one for one in (*self.rows, *later.rows)}.values()),
+            signatures=tuple({one.path: one for one in (*self.signatures, *later.signatures)}.values()),
+            unchanged=self.unchanged,
+            damaged={**self.damaged, **later.damaged},
+            others=tuple({one.key: one for one in (*self.others, *later.others)}.values()),
+            signed={**self.signed, **later.signed},
+        )

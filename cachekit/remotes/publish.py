@@ -7,7 +7,7 @@ taken by other bytes (another build of the same module) goes to a place named by
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -22,6 +22,7 @@ from cachekit.remotes.draft import Drafts
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
+from cachekit.store.layout import Place
 from cachekit.text import duration, first_of
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
@@ -129,8 +130,8 @@ def publish(
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             done = Published(todo, revision, attempt, tuple((sent | new).values()))
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            unlisted = drafts.additions.unlisted
-            more = _derived(storage, todo, revision, mark, unlisted, dry_run=dry_run) if together else Derived()
+            lost = drafts.additions.unlisted
+            more = _derived(storage, todo, revision, mark, lost, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
@@ -146,15 +147,17 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if (not together and (writes or todo.same)) or more.due:
-                    rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
-                    done = structs.replace(done, derived=(*done.derived, *rows))
+                if (not together and (writes or todo.same or lost)) or more.due:
+                    more = _add_rows(storage, todo, mark, left, clock, unlisted=lost, renews=more.due)
+                    done = structs.replace(done, derived=(*done.derived, *(one.path for one in more.writes)))
             _keep_copies(storage, todo, writes)
             compared.took(todo)
             sent |= new
-            release, landed = None, structs.replace(done if todo.records or not landed else landed, revision=made)
+            if landed:
+                done = structs.replace(done, draft=landed.draft.then(todo), derived=(*landed.derived, *done.derived))
+            release, landed = None, structs.replace(done, revision=made)
             if not (others := drafts.additions.look(todo, more.rows)):
-                return structs.replace(landed, tries=attempt)
+                return landed
             last = ConflictError(f"{storage.name} lacks what others pushed meanwhile")
             retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all
         except ConflictError as error:
@@ -244,7 +247,7 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
 
 
 def _derived(
-    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Mapping[str, str], *, dry_run: bool
+    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Collection[Place], *, dry_run: bool
 ) -> Derived:
     """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
     try:
@@ -256,14 +259,21 @@ def _derived(
 
 
 def _add_rows(
-    storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock, *, renews: bool
-) -> tuple[str, ...]:
+    storage: Storage,
+    todo: Draft,
+    mark: str,
+    seconds: float,
+    clock: Clock,
+    *,
+    unlisted: Collection[Place],
+    renews: bool,
+) -> Derived:
     """Add records that are there to the index, in races with others until one is won, and renew it where it is due.
 
     Returns:
-        The paths of what was written.
+        All that was written, and the index as it is then.
     """
-    began, written = clock.now(), tuple[str, ...]()
+    began, written = clock.now(), list[Write]()
     more, lost, same = Derived(), list[str](), 0
     seen = index.last_seen(storage)
     with suppress(RemoteError):  # the records are there; the next listing adds them
@@ -271,12 +281,12 @@ def _add_rows(
             try:
                 with calls.ending(RENEWAL if renews else seconds):
                     before, seen = seen, None  # where others wrote since, it is read
-                    more = derived(storage, todo, "", mark, renews=renews, seen=before)
+                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted)
                     if before and not (more.writes or more.due):  # then it must be what lies there
                         continue
                     if more.writes:
                         storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
-                written += tuple(write.path for write in more.writes)
+                written += more.writes
                 if renews or not more.due:
                     break
                 renews = True
@@ -287,4 +297,4 @@ def _add_rows(
                 if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there
                     break
                 clock.sleep(pause)
-    return written
+    return structs.replace(more, writes=tuple(written))

@@ -6,11 +6,13 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import RemoteError
-from cachekit.remotes import additions, layout
+from cachekit.remotes import additions, index, layout
+from cachekit.remotes import publish as publishing
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import paths_of
+from cachekit.text import DAY
 from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.watched_storages import Counted
@@ -74,7 +76,7 @@ class Slow(Counted):
         return self._storage.commit(change, revision)
 
     def list(self, folder, revision):
-        if self._dies and folder == layout.BESIDE:
+        if self._dies and folder == layout.NEW:
             raise RemoteError("it is away", cause="the cable is cut")
         return self._storage.list(folder, revision)
 
@@ -128,7 +130,7 @@ def test_a_module_whose_file_somebody_removed_is_not_added_again(tmp_path, hub):
     assert there(tmp_path, hub) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("what", ["no record", "another key's", "nothing", "deep"])
+@pytest.mark.parametrize("what", ["no record", "another key's", "nothing", "deep", "no number", "no text"])
 def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub, what):
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     (path,) = beside(hub)
@@ -137,8 +139,10 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
         "another key's": make_storage(hub).read(path, "", 1 << 20).data.replace(b'"number": 1', b'"number": 2'),
         "nothing": b"",
         "deep": b"[" * 100_000,
+        "no number": b'{"record": NaN}',
+        "no text": b'{"record": "\\ud800"}',
     }[what]
-    for name in ("a" * 64, f"{'b' * 64}-{'c' * 10}", f"{'d' * 64}-{'e' * 10}-{'f' * 10}"):
+    for name in ("a", "-", f"{'b' * 12}-{'c' * 8}-{'d' * 10}", f"{'b' * 12}-{'c' * 8}-{'e' * 10}-{'f' * 10}"):
         write = Write(f"{layout.additions(make_record()[0].place)}/{name}.json", data, ANY)
         make_storage(hub).commit(Commit(title(), writes=[write]), "")
     done = pushes(tmp_path, "bob", make_storage(hub), module(1))
@@ -147,16 +151,23 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
 
 
 def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 2)
-    for number in range(3):
+    monkeypatch.setattr(additions, "_OLD", 1)
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    grow_old(hub)
+    pushes(tmp_path, "bob", make_storage(hub), make_record(2))
+    assert beside(hub) == [], "only one push wrote that record"
+    for number in (1, 2):
         pushes(tmp_path, "ann", make_storage(hub), module(number))
     grow_old(hub)
     pushes(tmp_path, "bob", make_storage(hub), make_record(2))
-    assert beside(hub) == [], "of the record of another key"
-    pushes(tmp_path, "bob", make_storage(hub), module(3))
+    assert len(beside(hub)) == 2, "one may have written over what another added"
+    grow_old(hub, DAY)
+    pushes(tmp_path, "bob", make_storage(hub), make_record(3))
+    assert beside(hub) == [], "the record has them"
+    pushes(tmp_path, "ann", make_storage(hub), module(3))
     grow_old(hub)
-    pushes(tmp_path, "bob", make_storage(hub), module(4))
-    assert len(beside(hub)) == 1, "of one that it has written itself"
+    pushes(tmp_path, "ann", make_storage(hub), module(4))
+    assert len(beside(hub)) == 1, "this push saw what the record has"
     assert there(tmp_path, hub) == [0, 1, 2, 3, 4]
 
 
@@ -164,17 +175,68 @@ def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
     record, files = make_record(artifacts=("a",))
     modules = [structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}") for number in range(40)]
     pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=tuple(modules)), files))
-    assert sorted(path.rpartition("/")[2].count("-") for path in beside(hub)) == [8, 16, 16]
+    assert sorted(path.rpartition("/")[2].count("-") for path in beside(hub)) == [9, 17, 17]
     slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(50)))
     pushes(tmp_path, "carl", slow, module(51))
     assert there(tmp_path, hub) == [*range(40), 50, 51]
 
 
-def test_an_archive_has_no_additions(tmp_path, hub):
+def test_an_archive_has_an_addition_without_modules(tmp_path, hub):
     record, files = make_record(artifacts=("a",))
     archive = structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}")
     pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=(archive,)), files))
-    assert beside(hub) == []
+    (path,) = beside(hub)
+    assert make_storage(hub).read(path, "", 1 << 20).data == b"{}\n"
+
+
+def test_an_addition_stays_for_the_next_push_of_its_key_where_another_wrote_over_the_record(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(additions, "_OLD", 2)
+
+    def faster():
+        pushes(tmp_path, "bob", make_storage(hub), module(1))
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster, dies=True), module(2), error="the cable is cut")
+    grow_old(hub)
+    pushes(tmp_path, "zoe", make_storage(hub), make_record(2))
+    pushes(tmp_path, "dora", make_storage(hub), module(3))
+    assert there(tmp_path, hub) == [1, 2, 3]
+
+
+def test_a_row_that_a_slower_push_of_another_record_wrote_over_is_renewed(tmp_path, hub):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+
+    def faster():
+        pushes(tmp_path, "bob", make_storage(hub), module(1))
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), make_record(2))
+    found, _ = index.read(make_storage(hub), "")
+    assert {one.key: one.modules for one in found.rows()}[make_record()[0].key] == 2
+
+
+def test_a_row_is_looked_after_where_the_index_was_written_alone(tmp_path, hub, monkeypatch):
+    """After some lost races the records go without it."""
+    monkeypatch.setattr(publishing, "TRIES", 0)
+
+    class Late(Slow):
+        def commit(self, change, revision):
+            alone = all(write.path in {layout.INDEX, layout.CARD} for write in change.writes)
+            return super().commit(change, revision) if alone else self._storage.commit(change, revision)
+
+    storage = Late(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), make_record(2)))
+    pushes(tmp_path, "carl", storage, module(1))
+    found, _ = index.read(make_storage(hub), "")
+    assert {one.key for one in found.rows()} == {make_record()[0].key, make_record(2)[0].key}
+
+
+def test_a_push_of_two_records_says_what_it_wrote_in_two_rounds(tmp_path, hub):
+    write = Write(layout.record_path(make_record(3)[0].place), b"{}", ANY)
+    make_storage(hub).commit(Commit(title(), writes=[write]), "")
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
+    member = Watched(tmp_path / "carl", shared=[(slow, "rw")])
+    made = [publish(member.store, one) for one in (module(2), make_record(3))]
+    (done,) = push(member.store, member.session.remotes, made)
+    assert (done.error, done.tries, len(done.records), done.unchanged) == (None, 2, 2, 0)
+    assert [told["key"] for told in member.told("remote.damaged")] == [make_record(3)[0].key]
 
 
 @pytest.mark.campaign
