@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
 _OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
 _TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
-_MOST = 10_000  # that are looked at
+_MOST = 2000  # of all records, that are looked at: two requests
 _DOUBTED = 4  # records that are read a day later, to see whether they have what was added
 _MODULES = 16  # of one: its name has 203 characters then
 _MARK = 10  # hexadecimal digits, by which one module is known among 10,000
@@ -135,6 +135,9 @@ class Additions:
         for one in listed:
             if (place := layout.place_of_addition(one.path)) is not None:
                 by_place.setdefault(place, []).append(one)
+        if len(listed) == _MOST:  # modules are lost for good, but a row only until the records are listed
+            own = [one.record.place for one in (*draft.rows, *draft.same)]
+            by_place |= {place: list(self._storage.list(layout.additions(place), "")) for place in own}
         merged = self._look_for_modules(by_place, draft)
         self._look_for_rows(by_place, rows)
         self._clear(by_place, merged)

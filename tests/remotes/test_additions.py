@@ -150,6 +150,15 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
     assert done.tries == 2
 
 
+def test_where_many_others_push_only_additions_to_the_same_record_are_all_seen(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(additions, "_MOST", 2)
+    for number in range(2, 5):
+        pushes(tmp_path, "ann", make_storage(hub), make_record(number))
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
+    pushes(tmp_path, "carl", slow, module(2))
+    assert there(tmp_path, hub) == [1, 2]
+
+
 def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monkeypatch):
     monkeypatch.setattr(additions, "_OLD", 1)
     pushes(tmp_path, "ann", make_storage(hub), module(0))
