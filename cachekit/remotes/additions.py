@@ -46,6 +46,7 @@ KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there
 _OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
 _TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
 _MOST = 2000  # of all records, that are looked at: two requests
+_READ = 256  # that one push reads; anybody who can write there may put more
 _DOUBTED = 4  # records that are read a day later, to see whether they have what was added
 _MODULES = 16  # of one: its name has 203 characters then
 _MARK = 10  # hexadecimal digits, by which one module is known among 10,000
@@ -72,6 +73,7 @@ class Additions:
         self._taken: dict[str, list[Addition]] = {}  # by key
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
         self._told: set[str] = set()  # paths of those of which the index said something else
+        self._reads = 0
         self.unlisted: frozenset[Place] = frozenset()
 
     def concern(self, key: str) -> bool:
@@ -89,6 +91,9 @@ class Additions:
         for path in self._lacked.get(key, []):
             if not marks.issuperset(_said(path)[2]) and path not in self._done:
                 self._done.add(path)
+                self._reads += 1
+                if self._reads > _READ:
+                    continue
                 self._taken.setdefault(key, []).extend(self._read(path, shared.record))
         return self._taken.get(key, [])
 
