@@ -351,7 +351,8 @@ def render(found: dict[str, Any]) -> str:
         lines.append(f"| {row} | " + " | ".join(outcome(cells[way]) if way in cells else "-" for way in ways) + " |")
     times = [len(told) for cells in found["cells"].values() for told in cells.values()]
     on, loads = found["host"], found["loads"]
-    how_often = "one run a cell" if max(times) == 1 else f"{min(times)} to {max(times)} runs a cell, and their medians"
+    several = f"{min(times)} to {max(times)} runs per cell, and their medians"
+    how_often = "one run per cell" if max(times) == 1 else several
     lines.append("")
     lines.append(
         f"Measured on {on['date']} with torch {on['torch']} on {on['cores']} cores ({on['processor']}), at a load of "
