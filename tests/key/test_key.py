@@ -71,15 +71,24 @@ def test_what_differs_is_written_differently():
         assert key_of({"x": one}) != key_of({"x": other})
 
 
-@pytest.mark.parametrize(
-    "value",
-    [math.nan, math.inf, -math.inf, {1: 2}, {None: 1}, {"a": {1: 2}}, b"a", {1}, object(), "\ud800", {"\ud800": 1}],
-)
-def test_what_is_no_json_is_refused(value):
-    for nested in (value, [value], {"a": value}):
-        for make in (canonical, canonical_json):
-            with pytest.raises(ValueError):
-                make(nested)
+def test_what_is_no_json_is_refused():
+    for value in [
+        math.nan,
+        math.inf,
+        -math.inf,
+        {1: 2},
+        {None: 1},
+        {"a": {1: 2}},
+        b"a",
+        {1},
+        object(),
+        "\ud800",
+        {"\ud800": 1},
+    ]:
+        for nested in (value, [value], {"a": value}):
+            for make in (canonical, canonical_json):
+                with pytest.raises(ValueError):
+                    make(nested)
 
 
 SCALARS = (

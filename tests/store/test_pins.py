@@ -138,12 +138,12 @@ def test_ages():
         assert parse_age(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1", "5XB", "1e9", "nan", "five", True, None])
-def test_what_is_no_amount(text):
-    with pytest.raises(ValueError):
-        parse_size(text)
-    with pytest.raises(ValueError):
-        parse_age(text)
+def test_what_is_no_amount():
+    for text in ["", "GB", "-1", "5XB", "1e9", "nan", "five", True, None]:
+        with pytest.raises(ValueError):
+            parse_size(text)
+        with pytest.raises(ValueError):
+            parse_age(text)
 
 
 @pytest.mark.parametrize("text", ["0.4", 0.4, "1.7", "0.5 B", "0.0001kB"])
