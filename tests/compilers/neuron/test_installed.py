@@ -363,9 +363,8 @@ def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_
     assert fine("neuron-packages")
 
 
-@pytest.mark.parametrize(
-    "package, version, within",
-    [
+def test_the_extra_keeps_the_stack_on_xla_together():
+    for package, version, within in [
         ("torch-neuronx", "2.9.0.2.15.32035", True),
         ("torch-neuronx", "2.14.3.0", False),
         ("torch-neuronx", "1.0", False),
@@ -374,13 +373,11 @@ def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_
         ("libneuronxla", "2.2.17544.0", True),
         ("libneuronxla", "3.0.10135.0", False),
         ("optimum-neuron", "0.4.5", True),
-    ],
-)
-def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
-    said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
-    (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
-    lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
-    assert (lowest <= installed.release(version) < highest) == within
+    ]:
+        said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
+        (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
+        lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
+        assert (lowest <= installed.release(version) < highest) == within
 
 
 def test_an_empty_folder_at_neurons_place_says_nothing_of_neuron(tmp_path, monkeypatch):
