@@ -19,6 +19,7 @@ that only loses some.
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -177,7 +178,10 @@ class Additions:
 
     def _clear(self, by_place: Mapping[Place, Sequence[Entry]], merged: Collection[str]) -> None:
         """Remove what no race can lose any more, where that is worth a request."""
-        now = max((one.at for entries in by_place.values() for one in entries), default=0.0)
+        own = [one.at for place in by_place for one in by_place[place] if _said(one.path)[0] == self._push]
+        now = max(own, default=0.0)
+        if abs(now - time.time()) > KEPT:  # one of the two clocks jumped, or is wrong: others will clear
+            return
         old = {one.path: place for place in by_place for one in by_place[place] if 0 < one.at < now - KEPT}
         if len(old) < _OLD:
             return

@@ -1,6 +1,8 @@
 """What pushes add to one record of a bucket of the Hub, where the last writer wins: nothing of it is lost."""
 
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -16,6 +18,7 @@ from cachekit.text import DAY
 from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.watched_storages import Counted
+from tests.support.hubserver import buckets
 from tests.support.standins import Watched, make_record, publish
 from tests.trust.flow_cases import ALICE, BOB, trust
 
@@ -178,6 +181,16 @@ def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monke
     pushes(tmp_path, "ann", make_storage(hub), module(4))
     assert len(beside(hub)) == 1, "this push saw what the record has"
     assert there(tmp_path, hub) == [0, 1, 2, 3, 4]
+
+
+def test_a_clock_of_the_remote_that_jumps_removes_nothing(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(additions, "_OLD", 1)
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(buckets, "time", SimpleNamespace(time=lambda: time.time() + 3600))
+        pushes(tmp_path, "bob", make_storage(hub), make_record(2))
+    pushes(tmp_path, "carl", make_storage(hub), make_record(3))
+    assert len(beside(hub)) == 1
 
 
 def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
