@@ -388,7 +388,7 @@ def main() -> int:
         folder = Bench(FOLDER, root / "folder", other, port)
         benches = {FOLDER: folder, CACHEKIT: Bench(CACHEKIT, root / CACHEKIT, other, 0)}
         for way in set(ways) - set(benches):
-            place = root / way.replace(" ", "-")  # Inductor's compiler takes a path with a space for two
+            place = root / way.replace(" ", "-")  # Inductor's compiler reads a path with a space as two
             benches[way] = Bench(way, place, other, port, folder)
         every = [(row, way) for row in ROWS for way in ways if (row, way) not in NOTHING]
         for pattern in options.only * options.repeats:

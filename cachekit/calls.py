@@ -250,7 +250,7 @@ class Calls:
         """The error to raise for one of a call; a panic of a client's Rust is not an Exception, and must end no run."""
         if type(error).__name__ == "PanicException":
             return RemoteError(
-                f"{self._said(what)}: its client failed", cause="the client library panicked; its own message is above"
+                f"{self._said(what)}: its client library failed", cause="it panicked; its own message is above"
             )
         return error
 

@@ -183,7 +183,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     remotes: Annotated[
         Mapping[str, Mapping[str, str]],
-        Declared("what the names of remotes stand for", _tables, dict),
+        Declared("the remotes by name, each with its url", _tables, dict),
     ]
     lease_seconds: Annotated[
         float,
@@ -206,7 +206,7 @@ class Config(Struct, frozen=True, kw_only=True):
     patience_seconds: Annotated[
         float,
         Declared(
-            "how long a run asks failing remotes again, at most: a tenth of the compile time at stake, 20 s or more",
+            "the longest that a run retries failing remotes: a tenth of the compile time at stake, 20 s or more",
             _seconds,
             180.0,
             example="60",
@@ -223,7 +223,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     trust: Annotated[
         config_trust.TrustTable,
-        Declared("whose records are used, and the key that signs this user's", config_trust.read, dict),
+        Declared("whose records are used, and the key that signs this user's records", config_trust.read, dict),
     ]
     gc_max_size: Annotated[
         int | None,
@@ -255,7 +255,7 @@ class Config(Struct, frozen=True, kw_only=True):
     sagemaker: Annotated[
         Mapping[str, Any],
         Declared(
-            "what jobs on SageMaker need: role, image and output, an address in S3",
+            "what jobs on SageMaker need: role, image, and output (an address in S3)",
             config_sagemaker.read,
             dict,
             example='{role = "arn:aws:iam::123456789012:role/training"}',

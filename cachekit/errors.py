@@ -52,7 +52,7 @@ EXIT_CODES = {
     4: "a remote refuses your token",
     5: "damaged, or made by somebody you do not trust",
     6: "the compiler failed",
-    7: "a remote cannot be reached, or is not there",
+    7: "a remote failed, could not be asked, or is not there",
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C, SIGTERM)",
 }

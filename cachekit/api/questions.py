@@ -315,7 +315,7 @@ class Questions(Opened):
             return examine(self._config, wanted)
 
     def neuron_contract(self, report: str | Path | None = None) -> Contract:
-        """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
+        """Check on this host what cachekit assumes about Neuron and promises. `cachekit doctor --neuron-contract`.
 
         It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`. Ctrl-C ends it,
         and what is known by then is returned.

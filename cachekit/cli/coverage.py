@@ -34,9 +34,9 @@ def command(
     """Show which modules of a recipe are cached, failed or missing.
 
     Names each module and where it is; for a failed one, also the class of its failure and its log. Looks at the store,
-    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
-    different bytes, and who built each. With --require-warm, exits 3 if anything is not cached. With --all, a remote's
-    index says how many modules are there; if recipes are named, or with --require-warm, each record is read.
+    the remotes and the compiler's own folder; runs and fetches nothing. Reports divergent builds, which have the same
+    key and different bytes, and who made each. With --require-warm, exits 3 if anything is not cached. With --all, a
+    remote's index says how many modules are there; if recipes are named, or with --require-warm, each record is read.
 
     Example:  cachekit coverage bert
 

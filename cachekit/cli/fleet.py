@@ -68,7 +68,7 @@ def wait(cache: Cache, name: Name = "") -> Shown:
 @app.command("cancel")
 @verb("home", answers="FleetState")
 def cancel(cache: Cache, name: Name = "") -> Shown:
-    """Cancel the commands of a fleet, running and waiting.
+    """Cancel a fleet's running and waiting commands.
 
     Example:  cachekit fleet cancel
     """
@@ -83,7 +83,7 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 @app.command("logs")
 @verb("home", answers="FleetLog")
 def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
-    """Print the output of a command of a fleet, and of its engine.
+    """Print a fleet command's output, and what the engine says about it.
 
     Example:  cachekit fleet logs 261124-101500 3
     """
@@ -204,7 +204,10 @@ def plan(answer: FleetPlan) -> list[str]:
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
     if answer.lacks:
-        lines += ["", *(line for what in answer.lacks for line in out.labelled("not submitted as it stands: ", what))]
+        lines += [
+            "",
+            *(line for what in answer.lacks for line in out.labelled("would not be submitted as it is: ", what)),
+        ]
     request = ["", "would submit", *(f"  {line}" for line in answer.request.splitlines())] if answer.request else []
     return [*lines, *request]
 

@@ -122,7 +122,7 @@ def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
         if one.recipes:
             there = first_of((cut(name, LONGEST) for name in one.recipes), SHOWN)
             lines += out.labelled(
-                "", f"{one.remote}: no record is of a recipe named {asked!r}; its records are of {there}"
+                "", f"{one.remote}: no record of a recipe named {asked!r}; there are records of {there}"
             )
         else:
             lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")

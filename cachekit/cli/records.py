@@ -162,7 +162,7 @@ def rm(
     force: Force = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Remove records from the store, with the files that only they name. Remotes keep theirs.
+    """Remove records from the store, with the files that only they name. Remotes keep their copies.
 
     Example:  cachekit store rm 3f2a91c0 --dry-run
     """

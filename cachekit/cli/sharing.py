@@ -126,7 +126,7 @@ def push(
     """Send new records of the store to the remotes.
 
     Pushes to every writable remote: the records that you name, or all of them. A remote that anybody can read needs
-    --public; what the records reveal about this machine is shown first.
+    --public; cachekit first shows what the records reveal about this machine.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
@@ -199,7 +199,8 @@ def lock(
 
     Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
     as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.
-    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, locks again what the file has.
+    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, renews every entry of the
+    file.
 
     Example:  cachekit store lock bert
 

@@ -37,7 +37,7 @@ By = Annotated[
     ),
 ]
 Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
-Check = Annotated[bool, typer.Option("--check", help="Count all journals again, and compare with the kept figures.")]
+Check = Annotated[bool, typer.Option("--check", help="Count all journals again, and compare with the stored figures.")]
 Html = Annotated[
     Optional[Path],
     typer.Option(

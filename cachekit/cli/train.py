@@ -72,9 +72,9 @@ def command(
 ) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
-    What is not warm is warmed first.
+    Warms the recipe first if it is not warm.
 
-    The figures also go to cachekit-result.json in the output folder.
+    The result, with its metrics, also goes to cachekit-result.json in the output folder.
 
     With --on, a machine of an engine trains, and `cachekit fleet` follows it.
 

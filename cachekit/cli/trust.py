@@ -138,7 +138,7 @@ def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Sho
 def check(cache: Cache, remote: RemoteName = "") -> Shown:
     """Show which records of a remote would be used.
 
-    Says who signed each, and why the others would not be used. Exits 5 if no record there would be used.
+    Says who signed each record, and why a record would not be used. Exits 5 if no record there would be used.
 
     Example:  cachekit trust check team
     """

@@ -121,7 +121,7 @@ def command(
     changes = overrides or ()
     if on is not None:
         if check_build:
-            raise UsageError("--check-build keeps nothing, and --on is for what is kept", hint="leave out one of them")
+            raise UsageError("--check-build works on this machine only, and keeps nothing", hint="leave out --on")
         if recipe is None and matrix is None:
             raise UsageError("no recipe was named", hint="cachekit warm RECIPE --on ENGINE, or --matrix FILE")
         ran = cache.warm_on(

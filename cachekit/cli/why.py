@@ -35,16 +35,14 @@ Second = Annotated[
     Optional[str],
     typer.Argument(
         metavar="[OTHER]",
-        help="Compare the first with this one; each is a recipe, the first digits of a key, or a file with a record.",
+        help="Another recipe, the first digits of a key, or a file with a record, to compare with the first.",
         show_default=False,
         autocompletion=options.complete_recipe_or_key,
     ),
 ]
 RunName = Annotated[
     Optional[str],
-    typer.Option(
-        "--run", metavar="last|RUN", help="Show why a run compiled: the last one, or one by its name in the journal."
-    ),
+    typer.Option("--run", metavar="last|RUN", help="Show why a run compiled: `last`, or a run's name in the journal."),
 ]
 
 
@@ -68,9 +66,9 @@ def command(
 ) -> Shown:
     """Show what differs from the nearest record, here or on a remote.
 
-    On a hit, says so. For a key, says what differs from the nearest other record. For two recipes or records, says what
-    differs between them; --set and the like change the second. --log reads what a training, neuron_parallel_compile, a
-    serving process or neuronx-cc printed, on any machine.
+    On a hit, says where the record is. For a key, says what differs from the nearest other record. For two recipes or
+    records, says what differs between them; --set and the like change the second. --log reads what a training,
+    neuron_parallel_compile, a serving process or neuronx-cc printed, on any machine.
 
     Example:  cachekit why bert --set training.max_seq_length=384
 

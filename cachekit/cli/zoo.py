@@ -135,7 +135,7 @@ def show(name: Name, price: OwnPrice = None) -> Shown:
 def check(files: Files = None) -> Shown:
     """Check recipes and registry entries, without the network.
 
-    Checks their fields, whether lengths and layout fit the model, and the names by which they refer to each other.
+    Checks their fields, whether lengths and layout fit the model, and their references to each other.
     Exits 2 if something is wrong.
 
     Example:  cachekit zoo check my-recipe.yaml

@@ -138,7 +138,7 @@ def one(layout: Layout, beginning: str) -> Fleet:
     for name in {newest} if not beginning else {found.name for found in _folders(layout)} - names:
         if name not in names and name and name.startswith(beginning):
             raise StoreError(
-                f"what was submitted as {name} cannot be read",
+                f"the notes of fleet {name} cannot be read",
                 cause=f"{layout.fleets / name / NOTE} is missing, damaged, or of a store in another folder",
                 hint=(
                     f"its commands go on: an engine calls them cachekit-{name}; `cachekit fleet ls` lists other fleets"

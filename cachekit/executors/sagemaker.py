@@ -155,7 +155,7 @@ class _SageMaker:
         account = table.role.split(":")[4]
         if me and me["Account"] != account:
             raise UsageError(
-                f"the role is of account {account}, and these credentials are of {me['Account']}",
+                f"the role belongs to account {account}, but these credentials belong to {me['Account']}",
                 cause="a role can be passed within its own account only",
                 hint="name a role of this account, or export another AWS_PROFILE",
             )

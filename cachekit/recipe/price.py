@@ -85,8 +85,8 @@ def machine(prices: Prices) -> Price:
     if found := prices.of(name):
         return found
     raise UsageError(
-        f"the registry has no price for {name}" if name else "what an hour of this machine costs is not known",
-        hint=f"--price {name}=DOLLARS, for an hour of it"
+        f"the registry has no price for {name}" if name else "the hourly price of this machine is unknown",
+        hint=f"--price {name}=DOLLARS per hour"
         if name
         else "--price 0.40, or the price of another machine: --price trn1.2xlarge",
     )
@@ -110,7 +110,7 @@ def read(said: Iterable[str]) -> Prices:
                 raise _wrong(text) from None
             if zoo.instance(text).price is None:
                 raise UsageError(
-                    f"the registry has no price for {text}", hint=f"--price {text}=DOLLARS, what an hour costs you"
+                    f"the registry has no price for {text}", hint=f"--price {text}=DOLLARS per hour"
                 ) from None
             instance = text
             continue

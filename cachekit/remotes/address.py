@@ -131,7 +131,7 @@ def make(link: Link) -> Storage:
         table = "NAME" if link.name == link.address else link.name
         raise UsageError(
             f"remote {link.name}: {missing[0]} is missing",
-            cause=f"{kind.example} is found by its {' and '.join(kind.needs)}",
+            cause=f"{kind.example} needs its {' and '.join(kind.needs)}",
             hint=f'add {missing[0]} = "…" next to url in [remotes.{table}] of cachekit.toml',
         )
     made: Storage = importlib.import_module(kind.module).opened(link.address, link.options)

@@ -283,7 +283,7 @@ def _check_files(path: Path) -> None:
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise sqlite3.DatabaseError(f"{one} is not a regular file")
             if whose.outsider(one, one):
-                raise sqlite3.DatabaseError(f"others wrote {one}, or can")
+                raise sqlite3.DatabaseError(f"others wrote {one}, or can write it")
 
 
 def _copied(path: Path) -> sqlite3.Connection | None:

@@ -309,7 +309,7 @@ class Quarantine:
         self.blob(file, reason)
         if reason == MISSING:
             return IntegrityError(
-                f"{file.sha256[:16]} is missing in the store",
+                f"{file.sha256[:16]} is missing from the store",
                 cause=file.path,
                 hint="run `cachekit warm` again, which compiles it",
             )

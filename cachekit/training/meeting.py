@@ -123,7 +123,7 @@ class Meeting:
             wrong = judged(self.participants)
         except (RecursionError, ValueError):  # nested too deeply, or numbers that are too large
             wrong = UsageError(
-                "what another machine says of itself cannot be compared",
+                "what another machine says about itself cannot be compared",
                 hint="let only the machines of the training reach --master-port",
             )
         if wrong:

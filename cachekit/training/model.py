@@ -72,7 +72,7 @@ def config_of(job: Job, task: Task) -> Any:
         return AutoConfig.for_model(job.config["model_type"], **fields, **head)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecipeError(
-            f"Transformers cannot make a {job.config['model_type']} model of this config", cause=first_line(error)
+            f"Transformers cannot make a {job.config['model_type']} model from this config", cause=first_line(error)
         ) from error
 
 

@@ -74,7 +74,7 @@ def _settings(config: Config, seen: Mapping[str, str], *, writes: bool) -> str:
         if not needs_network(link) and link.name not in seen:
             raise UsageError(
                 f"the machines do not see the folder {link.address}",
-                hint="--cache local:rw,s3://BUCKET/PREFIX:rw, or another remote beyond a network",
+                hint="--cache local:rw,s3://BUCKET/PREFIX:rw, or another remote that is reached over a network",
             )
         place = seen.get(link.name, "")
         if writes and link.writable:

@@ -101,7 +101,7 @@ def _findings(check: Check, config: Config) -> list[Finding]:
     except CachekitError as error:
         return [_said(error)]
     except OSError as error:
-        return [Finding("unknown", f"it cannot be looked at: {error}")]
+        return [Finding("unknown", f"it cannot be checked: {error}")]
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other checks
         _log.exception("the check %s failed", check.name)
         return [Finding("unknown", f"the check itself failed: {type(error).__name__}: {error}")]

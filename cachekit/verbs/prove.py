@@ -122,7 +122,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             proof, seen = Proof(subject, folder, total=MINUTES * 60), Evidence()
             tools = {" ".join(words): proof.run(FIRST, words).said for words in subject.tools}
             answer(proof, seen)  # a place that cannot be written to is found out now
-            tell(f"about ten minutes, {MINUTES} at the most; Ctrl-C ends it and shows what is known by then")
+            tell(f"about ten minutes, {MINUTES} at the most; Ctrl-C ends it and shows what is known so far")
             if report:
                 tell(f"the report grows in {known.report}")
             try:

@@ -179,12 +179,12 @@ def stats(
 
 
 class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
-    """The figures that are kept, against the journals.
+    """The stored figures, against the journals.
 
     Attributes:
         runs: All runs that are known.
-        recounted: Those whose journal is still there, and was counted anew.
-        differ: Those whose kept figures are others.
+        recounted: Those whose journal is still there, and was counted again.
+        differ: Those whose stored figures differ.
         problems: Files that could not be read.
     """
 
@@ -198,7 +198,7 @@ class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
         if not self.differ:
             return None
         return IntegrityError(
-            f"the kept figures of {count(len(self.differ), 'run')} are not those of the journals",
+            f"the stored figures of {count(len(self.differ), 'run')} are not those of the journals",
             cause=", ".join(self.differ[:3]),
             hint="a journal, or the file of figures beside it, was changed outside cachekit",
         )

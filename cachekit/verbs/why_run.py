@@ -241,7 +241,7 @@ def _read_log(file: Path, path: Path, journal: Journal) -> LogWhy:
         raise UsageError(
             f"{path} cannot be read",
             cause=cause_of(error),
-            hint=f"{SAVE}; of a pipe: ... | cachekit why --log -",
+            hint=f"{SAVE}; for a pipe: ... | cachekit why --log -",
         ) from error
     raise UsageError(
         f"{path} says nothing about a compile",

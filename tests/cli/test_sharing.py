@@ -164,7 +164,7 @@ def test_a_list_of_a_remote_stays_narrow_and_says_which_recipes_there_are(comman
     assert f"{'a' * 29}…" in answer.out
     assert any(command("store", "ls", "-f", "quiet").out[:12] in line for line in answer.out.splitlines())
     said = " ".join(command("hub", "ls", *cache, "--recipe", "tinny").out.split())
-    assert f"no record is of a recipe named 'tinny'; its records are of tiny, {'a' * 29}…" in said
+    assert f"no record of a recipe named 'tinny'; there are records of tiny, {'a' * 29}…" in said
     (there,) = command("hub", "ls", *cache, "--recipe", "tinny", "--format", "json").json
     assert (there["records"], there["recipes"][0]) == ([], "tiny")
     (there,) = command("hub", "ls", *cache, "--recipe", "tiny", "--format", "json").json

@@ -10,7 +10,7 @@ from cachekit.errors import DataError
 
 def test_one_number_in_two_spellings_is_refused():
     """They were two classes: half of the rows got the one, half the other."""
-    with pytest.raises(DataError, match=r"'1' and '1.0' are one number"):
+    with pytest.raises(DataError, match=r"'1' and '1.0' are the same number"):
         labels.label_names(["0", "1", "0", "1.0"], "a.csv")
     assert labels.label_names(["0.0", "1.0"], "a.csv") == ["0.0", "1.0"]
 

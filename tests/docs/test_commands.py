@@ -55,7 +55,7 @@ ENDS = [
     (r"export \S+neuron\S* 3f2a91c0|store export DIR", "belongs to no cache|nothing to export"),
     ("rm 3f2a91c0", "is pinned"),
     ("trust sign", "no key signs what"),
-    ("--cost", "what an hour of this machine costs is not known"),
+    ("--cost", "the hourly price of this machine is unknown"),
     ("plan recipe.yaml", "HF_HUB_OFFLINE"),
 ]
 # What else is warm where a page begins.

@@ -151,7 +151,7 @@ def test_what_can_run_is_told_of_its_region(aws):
         ({"role": ""}, UsageError, "needs sagemaker.role"),
         ({"image": ""}, UsageError, "needs sagemaker.image"),
         ({"output": ""}, UsageError, "needs sagemaker.output"),
-        ({"role": "arn:aws:iam::999999999999:role/training"}, UsageError, "role is of account 999999999999"),
+        ({"role": "arn:aws:iam::999999999999:role/training"}, UsageError, "role belongs to account 999999999999"),
         ({"image": f"{ACCOUNT}.dkr.ecr.eu-west-1.amazonaws.com/x"}, UsageError, "image is in eu-west-1"),
         ({"output": "s3://there/jobs"}, UsageError, "bucket there is in eu-west-1"),
         ({"output": "s3://nowhere/jobs"}, EngineError, "bucket nowhere failed"),

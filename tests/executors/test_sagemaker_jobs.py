@@ -143,7 +143,7 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     assert "1 compile" in shown
     assert "AWS Machine Learning Blog" in " ".join(shown.split()), "who says the price"
     assert '"EnableManagedSpotTraining": true' in shown
-    assert "not submitted as it stands" in shown
+    assert "would not be submitted as it is" in shown
 
 
 @pytest.mark.feature("W4")

@@ -43,7 +43,7 @@ def test_a_dry_run_shows_all_that_is_lacking_and_the_request_all_the_same(slurm)
     assert planned["forecast"]["totals"]["miss"] == 1
     assert f"#SBATCH --output={slurm.work}/50%%/" in planned["request"], "a percent sign begins one of its patterns"
     shown = slurm(*ON, "--dry-run", **LONE)[0]
-    assert shown.count("not submitted as it stands: ") == 2
+    assert shown.count("would not be submitted as it is: ") == 2
     assert "no shared cache" in slurm(*ON, "--price", "0", code=2, **LONE)[1]
 
 

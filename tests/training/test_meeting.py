@@ -363,7 +363,7 @@ def test_strangers_who_say_nothing_are_put_off_and_others_take_their_places(mach
     "value, message",
     [
         ("[" * 100_000 + "]" * 100_000, ""),
-        ("[" * 900 + "]" * 900, "what another machine says of itself cannot be compared"),
+        ("[" * 900 + "]" * 900, "what another machine says about itself cannot be compared"),
         ("9" * 4300, "node 2 (n9) has a different recipe or toolchain from node 0 (n0)"),
         (f'"{"B" * 200_000}"', "node 2 (n9) has a different recipe or toolchain from node 0 (n0)"),
     ],

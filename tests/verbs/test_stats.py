@@ -139,7 +139,7 @@ def test_this_machines_price_is_for_the_runs_on_its_type_alone(tmp_path, command
         path.write_text(path.read_text().replace('"host":', '"instance":', 1))
     monkeypatch.setattr("cachekit.host.PRODUCT", tmp_path / "product")
     refused = command("stats", "--home", str(tmp_path), "--cost", code=2)
-    assert "what an hour of this machine costs is not known" in refused.err
+    assert "the hourly price of this machine is unknown" in refused.err
     (tmp_path / "product").write_text("trn1.2xlarge\n")
     priced = zoo.instance("trn1.2xlarge").price
     document = json.loads(command("stats", "--home", str(tmp_path), "--cost", "--format", "json").out)

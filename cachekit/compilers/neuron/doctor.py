@@ -235,7 +235,7 @@ def root(_: Config) -> Iterator[Finding]:
         wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} set its place"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if wrong is not None:

@@ -98,7 +98,7 @@ def of_the_other_stack(required: Sequence[str]) -> CompilerUnavailableError | No
             hint="--compiler neuron-native",
         )
     return CompilerUnavailableError(
-        f"{name} {found[name]} is the one on PyTorch/XLA",
+        f"{name} {found[name]} runs on PyTorch/XLA",
         cause=f"TorchNeuron begins with {name} {facts.NATIVE_FIRST}",
         hint="--compiler neuron is for this one",
     )

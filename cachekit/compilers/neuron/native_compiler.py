@@ -119,7 +119,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
                 if self.machine.here
                 else f"--toolchain {xla[-1]}"
                 if (xla := zoo.toolchains_for(self.machine.target, "neuron"))
-                else "use a recipe that splits no model",
+                else "use a recipe that does not split the model",
             )
         split.check(recipe, self.machine)
 

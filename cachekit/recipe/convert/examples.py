@@ -103,7 +103,7 @@ def in_script(text: str, file: str) -> list[str]:
 
 def _unread(file: str, cause: str) -> RecipeError:
     return RecipeError(
-        f"no recipe can be made of {file}", cause=f"no shell is run to read a script, and {cause}", hint=PASTE
+        f"no recipe can be made from {file}", cause=f"cachekit runs no shell to read a script, and {cause}", hint=PASTE
     )
 
 
