@@ -127,14 +127,14 @@ class Additions:
         Each addition is told once: then the next draft has it, or it cannot be used.
 
         Args:
-            draft: The records that it wrote, or that are there as they are offered.
+            draft: What it changed.
             rows: The index that it wrote, or that is there; None where that is not known.
 
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
         self._lacked, self.unlisted = {}, frozenset()
-        if self._storage.compares or not (draft.rows or draft.same or rows):
+        if self._storage.compares or not (draft.there or rows):
             return 0
         listed = list(islice(self._storage.list(layout.NEW, ""), _MOST))
         by_place: dict[Place, list[Entry]] = {}
@@ -142,7 +142,7 @@ class Additions:
             if (place := layout.place_of_addition(one.path)) is not None:
                 by_place.setdefault(place, []).append(one)
         if len(listed) == _MOST:  # modules are lost for good, but a row only until the records are listed
-            own = [one.record.place for one in (*draft.rows, *draft.same)]
+            own = [one.record.place for one in draft.there]
             by_place |= {place: list(self._storage.list(layout.additions(place), "")) for place in own}
         merged = self._look_for_modules(by_place, draft)
         self._look_for_rows(by_place, rows)
@@ -152,7 +152,7 @@ class Additions:
     def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
         """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
         had = set[str]()
-        for record in (one.record for one in (*draft.rows, *draft.same)):
+        for record in (one.record for one in draft.there):
             marks = _marks(record.modules)
             for path in (one.path for one in by_place.get(record.place, [])):
                 if _is_closed(record) or marks.issuperset(_said(path)[2]):
@@ -200,9 +200,8 @@ class Additions:
             if shared := document.listed(self._storage, layout.record_path(place), ""):
                 marks = _marks(shared.record.modules)
                 sure.update(one.path for one in by_place[place] if marks.issuperset(_said(one.path)[2]))
-        sure |= {
-            one.path for place in by_place for one in by_place[place] if one.at < now - DAY
-        } & self._done  # in vain
+        vain = {one.path for place in by_place for one in by_place[place] if one.at < now - DAY}
+        sure |= vain & self._done
         if removed := sorted(old.keys() & sure):
             writes = [Write(path, None, ANY) for path in removed]
             self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")

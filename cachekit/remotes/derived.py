@@ -77,7 +77,7 @@ def derived(
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    if not (unlisted or todo.records or todo.signatures or (todo.same and not storage.scarce)):
+    if not (unlisted or todo.records or todo.signatures or ((todo.same or todo.held) and not storage.scarce)):
         return Derived()
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
@@ -166,7 +166,7 @@ def _added(
     None where its older rows are gone.
     """
     known: RemoteIndex | None = recent
-    if todo.same:
+    if todo.same or todo.held:
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
@@ -235,7 +235,7 @@ def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
 
     Where an index has more modules of a record, another push has added to what this one wrote.
     """
-    same = [Known.of(one.record) for one in todo.same]
+    same = [Known.of(one.record) for one in (*todo.same, *todo.held)]
     rows = [one for one in _rows(todo) if one.key in todo.shrunk or known.modules_of(one) <= one.modules]
     return [*(one for one in same if not known.tells_of(one)), *rows]
 

@@ -68,12 +68,14 @@ class Drafts:
         self._damaged: dict[str, str] = {}
         self._left: dict[str, str] = {}
         self._same: list[Offer] = []
+        self._held: list[Shared] = []
         self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._named: set[str] = set()  # paths of parts that the records there name
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        self._damaged, self._left, self._others, self._same, self._named = {}, {}, {}, [], set()
+        self._damaged, self._left, self._others, self._named = {}, {}, {}, set()
+        self._same, self._held = [], []
         first, guessed = self._compared.begin()
         merged = list(self._merged_all(first, revision))
         if guessed and (not merged or self._left):  # nothing is written that would tell: it is read
@@ -107,6 +109,7 @@ class Drafts:
             tuple(row for row in rows if row.record.key not in self._left),
             frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.gone)]),
             tuple(offer.shared for offer in self._same),
+            tuple(self._held),
             len(self._offers) - len(own) - len(self._left),
             self._damaged,
             self._left,
@@ -281,8 +284,12 @@ class Drafts:
         for other, chained in self.additions.to(merged):
             if sound := self._compared.usable(other, offer, revision):
                 merged, added = document.merge(sound, merged), [*added, *chained]
-        if theirs is not None and merged.raw == theirs.raw:
-            self._same += [offer] if theirs.record == mine else []
+        # Where it lacks files, those that are here are sent.
+        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs):
+            if theirs.record == mine:
+                self._same.append(offer)
+            else:
+                self._held.append(theirs)
             return None
         reused: tuple[ReusedOrigin, ...] = ()
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:

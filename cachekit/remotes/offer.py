@@ -40,6 +40,7 @@ class Draft(Struct, frozen=True):
         rows: The same records.
         shrunk: Keys of those that lack modules which the record there had, or may have had.
         same: Records that lie there as they are offered.
+        held: Records that lie there, and have more than all that is offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
         left: Keys of records in whose place somebody else's stays, with the reason.
@@ -56,6 +57,7 @@ class Draft(Struct, frozen=True):
     rows: tuple[Shared, ...] = ()
     shrunk: frozenset[str] = frozenset()
     same: tuple[Shared, ...] = ()
+    held: tuple[Shared, ...] = ()
     unchanged: int = 0
     damaged: Mapping[str, str] = {}
     left: Mapping[str, str] = {}
@@ -63,6 +65,11 @@ class Draft(Struct, frozen=True):
     others: tuple[Record, ...] = ()
     signatures: tuple[Write, ...] = ()
     signed: Mapping[str, bytes] = {}
+
+    @property
+    def there(self) -> tuple[Shared, ...]:
+        """The records that lie there then."""
+        return (*self.rows, *self.same, *self.held)
 
     @property
     def new(self) -> tuple[Upload, ...]:

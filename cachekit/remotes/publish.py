@@ -19,6 +19,7 @@ from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.derived import Derived, derived
 from cachekit.remotes.draft import Drafts
+from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
@@ -102,6 +103,7 @@ def publish(
     last: RemoteError | None = None
     landed: Published | None = None  # what the remote took, and a race may have lost again
     sent: dict[str, Upload] = {}
+    rows: RemoteIndex | None = None
     failed = 0
     for attempt in range(1, 10_000):
         writing = False
@@ -156,7 +158,8 @@ def publish(
             if landed:
                 done = structs.replace(done, draft=landed.draft.then(todo), derived=(*landed.derived, *done.derived))
             release, landed = None, structs.replace(done, revision=made)
-            if not (others := drafts.additions.look(todo, more.rows)):
+            rows = more.rows or rows
+            if not (others := drafts.additions.look(todo, rows)):
                 return landed
             last = ConflictError(f"{storage.name} lacks what others pushed meanwhile")
             retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all

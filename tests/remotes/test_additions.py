@@ -105,15 +105,33 @@ def test_what_a_push_wrote_over_that_died_then_the_next_one_adds_and_it_stays_pe
     assert there(tmp_path, hub) == [1, 2, 3]
 
 
-def test_a_push_that_is_run_again_adds_what_it_wrote_over_though_its_own_is_there(tmp_path, hub):
+@pytest.mark.parametrize("first", [[], [0]])
+def test_a_push_that_is_run_again_adds_what_it_wrote_over_though_its_own_is_there(tmp_path, hub, first):
+    for number in first:
+        pushes(tmp_path, "ann", make_storage(hub), module(number))
+
     def faster():
         pushes(tmp_path, "bob", make_storage(hub), module(1))
 
     slow = Slow(make_storage(hub), faster, dies=True)
     pushes(tmp_path, "carl", slow, module(2), error="the cable is cut")
     done = pushes(tmp_path, "carl", make_storage(hub), module(2))
-    assert there(tmp_path, hub) == [1, 2]
+    assert there(tmp_path, hub) == [*first, 1, 2]
     assert done.files == ()
+
+
+def test_a_push_whose_look_fails_once_looks_again(tmp_path, hub):
+    class Once(Slow):
+        def list(self, folder, revision):
+            failed, self._failed = getattr(self, "_failed", False), True
+            if not failed:
+                raise RemoteError("it is away", cause="for a moment")
+            return self._storage.list(folder, revision)
+
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    slow = Once(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
+    pushes(tmp_path, "carl", slow, module(2))
+    assert there(tmp_path, hub) == [0, 1, 2]
 
 
 def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hub):

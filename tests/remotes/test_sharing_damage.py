@@ -355,3 +355,26 @@ def test_what_one_cache_cannot_give_the_next_one_does(tmp_path, shared, failing,
     if failing == "damaged":  # and the nearer one has it whole now
         carl = Watched(tmp_path / "carl", shared=[(FolderStorage(shared), "r")])
         assert warm(carl.session, carl.prepare()).compiled == 0
+
+
+@ANY_KIND
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("recheck", [False, True])
+def test_a_lost_file_of_a_record_that_has_more_than_ones_own_is_sent_again(member, make, recheck):
+    """What is there without it, and merged with one's own, is what was there."""
+    record, files = make_record(size=9000)
+    (module,) = record.modules
+    other, more = make_record(artifacts=("c",), size=9000)
+    theirs = structs.replace(record, modules=(structs.replace(other.modules[0], name="standin-1.0/MODULE_0"),))
+    ann, bob = member("ann"), member("bob")
+    for one, made in ((ann, (theirs, more)), (bob, (record, files))):
+        push(one.store, one.session.remotes, [publish(one.store, made)])
+    storage = make()
+    path = f"{module.name}/{module.files[0].path}"
+    gone = Write(path, None, storage.read(path, storage.revision(), 1 << 20).token)
+    storage.commit(Commit("cachekit: x [aaaaaaaaaaaa]", writes=[gone]), storage.revision())
+    (done,) = push(bob.store, bob.session.remotes, [record], recheck=recheck)
+    assert [file.path for file in done.files] == [path]
+    carl = member("carl", "r")
+    fetched = carl.session.fetch(carl.session.remotes.find(record.place))
+    assert {one.name for one in fetched.modules} == {module.name, theirs.modules[0].name}
