@@ -212,8 +212,10 @@ class Comparison:
         some = list(told)
         if not self._read and (self.is_far or self.storage.batch > 1):
             known = [path for path in some if path in self._looked_at]
-            few = min(LOOKED_AT, len(some)) if self.storage.batch > 1 else 0
-            some = known or random.sample(some, few)
+            rest = [path for path in some if path not in self._looked_at]
+            if self.storage.batch > 1 and len(known) < min(LOOKED_AT // 2, len(some)):
+                known += random.sample(rest, min(LOOKED_AT - len(known), len(rest)))
+            some = known
         lost = self._lost_of(theirs, some, offer, revision) if some else set[str]()
         if lost and len(some) < len(told):
             some = list(told)

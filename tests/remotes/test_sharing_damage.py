@@ -378,3 +378,27 @@ def test_a_lost_file_of_a_record_that_has_more_than_ones_own_is_sent_again(membe
     carl = member("carl", "r")
     fetched = carl.session.fetch(carl.session.remotes.find(record.place))
     assert {one.name for one in fetched.modules} == {module.name, theirs.modules[0].name}
+
+
+@pytest.mark.feature("S5")
+def test_a_record_to_which_somebody_adds_keeps_no_module_of_another_whose_file_is_gone(tmp_path):
+    """Also where the other has some of the same modules, at whose files the push looks first."""
+    memory, made = MemoryRemote(scarce=True), {}
+    for number in (1, 2, 3):
+        record, files = make_record(artifacts=(f"{number}",), size=9000)
+        made[number] = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}"), files
+
+    def pushes(name, *numbers):
+        one = Watched(tmp_path / name, shared=[(memory, "rw")])
+        modules = tuple(made[number][0] for number in numbers)
+        files = {digest: raw for number in numbers for digest, raw in made[number][1].items()}
+        push(one.store, one.session.remotes, [publish(one.store, (structs.replace(record, modules=modules), files))])
+
+    pushes("ann", 1, 2)
+    path = f"{made[2][0].name}/{made[2][0].files[0].path}"
+    gone = Write(path, None, memory.read(path, memory.revision(), 1 << 20).token)
+    memory.commit(Commit("cachekit: x [aaaaaaaaaaaa]", writes=[gone]), memory.revision())
+    pushes("bob", 1, 3)
+    carl = Watched(tmp_path / "carl", shared=[(memory, "r")])
+    fetched = carl.session.fetch(carl.session.remotes.find(record.place))
+    assert [one.name for one in fetched.modules] == [made[1][0].name, made[3][0].name]
