@@ -337,4 +337,5 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Whether the file itself is bad, rather than out of reach for now."""
     import sqlite3
 
-    return not isinstance(error, sqlite3.OperationalError) or "no such" in str(error)
+    said = str(error)
+    return not isinstance(error, sqlite3.OperationalError) or "no such" in said or "ould not decode" in said
