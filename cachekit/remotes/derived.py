@@ -61,6 +61,7 @@ def derived(
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
     unlisted: Collection[Place] = (),
+    raced: bool = False,
 ) -> Derived:
     """What changes with a push.
 
@@ -73,6 +74,7 @@ def derived(
         renews: Do what was `due`, which takes its time beside many records.
         seen: The index and its token, where it is not to be read; see `index.last_seen`.
         unlisted: See `Additions`.
+        raced: Others have written the index since the records of this push were written.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
@@ -82,7 +84,9 @@ def derived(
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
-    return _in_place(storage, todo, revision, mark, there, unlisted=unlisted, dry_run=dry_run, renews=renews)
+    return _in_place(
+        storage, todo, revision, mark, there, unlisted=unlisted, dry_run=dry_run, renews=renews, raced=raced
+    )
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -118,6 +122,7 @@ def _in_place(
     unlisted: Collection[Place],
     dry_run: bool,
     renews: bool,
+    raced: bool,
 ) -> Derived:
     """The index of a remote without a history: the records are listed where it is not believed."""
     there, token = found
@@ -126,7 +131,7 @@ def _in_place(
     recent = _sound(there)
     added = None
     if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
-        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted)
+        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted, raced=raced)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -137,7 +142,7 @@ def _in_place(
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
     renewed = structs.replace(_with_lost(storage, revision, known, unlisted), change=mark)
-    renewed = renewed.with_(_fresh(todo, known))
+    renewed = renewed.with_(_fresh(todo, known, raced=raced))
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
@@ -160,6 +165,7 @@ def _added(
     *,
     token: str,
     unlisted: Collection[Place],
+    raced: bool,
 ) -> Derived | None:
     """The document that pushes write, with what is new, which takes a moment however many records there are.
 
@@ -170,7 +176,7 @@ def _added(
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known))
+    renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known, raced=raced))
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
@@ -230,13 +236,13 @@ def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
     return Survey(storage, revision, Budget(), known).read(storage.list(layout.RECORDS, revision))
 
 
-def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
+def _fresh(todo: Draft, known: RemoteIndex, *, raced: bool) -> list[Known]:
     """What a push says, and what an index does not say of the records that lie there as they are offered.
 
-    Where an index has more modules of a record, another push has added to what this one wrote.
+    Where an index that was written since has more modules of a record, another push has added to what this one wrote.
     """
     same = [Known.of(one.record) for one in (*todo.same, *todo.held)]
-    rows = [one for one in _rows(todo) if one.key in todo.shrunk or known.modules_of(one) <= one.modules]
+    rows = [one for one in _rows(todo) if not raced or one.key in todo.shrunk or known.modules_of(one) <= one.modules]
     return [*(one for one in same if not known.tells_of(one)), *rows]
 
 

@@ -281,6 +281,8 @@ class Drafts:
             self._others[theirs.record.key] = theirs.record
         usable = self._compared.usable(theirs, offer, revision) if theirs and origin and not offer.replaces else None
         merged, added = document.merge(offer.shared, usable), list[ReusedOrigin]()
+        if self._compared.reads and not offer.replaces and (missing := _names(theirs) - _names(merged)):
+            self.additions.recall(mine, missing)
         for other, chained in self.additions.to(merged):
             if sound := self._compared.usable(other, offer, revision):
                 merged, added = document.merge(sound, merged), [*added, *chained]

@@ -82,7 +82,8 @@ class Draft(Struct, frozen=True):
             later,
             rows=tuple({one.record.key: one for one in (*self.rows, *later.rows)}.values()),
             signatures=tuple({one.path: one for one in (*self.signatures, *later.signatures)}.values()),
-            unchanged=self.unchanged,
+            unchanged=self.unchanged
+            - len({one.record.key for one in later.rows} - {one.record.key for one in self.rows}),
             damaged={**self.damaged, **later.damaged},
             others=tuple({one.key: one for one in (*self.others, *later.others)}.values()),
             signed={**self.signed, **later.signed},

@@ -118,6 +118,8 @@ def publish(
             if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
             todo = drafts.draft(revision)
+            if not (resumed or landed or last):  # what lies there no race of this push can have lost
+                todo = structs.replace(todo, held=())
             sends, ahead = clock.now(), _ahead(storage, todo)
             new = {file.path: file for file in todo.new}
             try:
@@ -278,26 +280,27 @@ def _add_rows(
     """
     began, written = clock.now(), list[Write]()
     more, lost, same = Derived(), list[str](), 0
+    taken, raced = Derived(), False
     seen = index.last_seen(storage)
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
                 with calls.ending(RENEWAL if renews else seconds):
                     before, seen = seen, None  # where others wrote since, it is read
-                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted)
+                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted, raced=raced)
                     if before and not (more.writes or more.due):  # then it must be what lies there
                         continue
                     if more.writes:
                         storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
-                written += more.writes
+                written, taken = [*written, *more.writes], more
                 if renews or not more.due:
                     break
                 renews = True
             except (ConflictError, BusyError, UncertainError) as error:
-                tokens = [write.token for write in more.writes]
+                raced, tokens = True, [write.token for write in more.writes]
                 same, lost = same + 1 if tokens == lost and isinstance(error, ConflictError) else 0, tokens
                 pause = _race(seconds).pause(error, attempt, clock.now() - began)
                 if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there
                     break
                 clock.sleep(pause)
-    return structs.replace(more, writes=tuple(written))
+    return structs.replace(taken, writes=tuple(written))

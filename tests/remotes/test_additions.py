@@ -221,12 +221,42 @@ def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
     assert there(tmp_path, hub) == [*range(40), 50, 51]
 
 
-def test_an_archive_has_an_addition_without_modules(tmp_path, hub):
-    record, files = make_record(artifacts=("a",))
-    archive = structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}")
-    pushes(tmp_path, "ann", make_storage(hub), (structs.replace(record, modules=(archive,)), files))
-    (path,) = beside(hub)
-    assert make_storage(hub).read(path, "", 1 << 20).data == b"{}\n"
+def test_of_two_records_of_archives_the_one_stays_that_has_all_of_the_other(tmp_path, hub):
+    def archives(*letters):
+        made, contents = [], {}
+        for letter in letters:
+            record, files = make_record(artifacts=(letter,), size=5000)
+            made.append(structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}"))
+            contents |= files
+        return structs.replace(record, modules=tuple(made)), contents
+
+    faster = [lambda: pushes(tmp_path, "bob", make_storage(hub), archives("a", "b"))]
+    pushes(tmp_path, "carl", Slow(make_storage(hub), *faster), archives("a"))
+    me = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")])
+    record = me.session.remotes.find(make_record()[0].place).shared.record
+    assert len(record.modules) == 2
+
+
+def test_more_additions_than_are_read_for_one_draft_are_taken_in_several(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(additions, "_READ", 1)
+    faster = [lambda n=n: pushes(tmp_path, f"fast-{n}", make_storage(hub), module(n)) for n in (1, 2, 3)]
+    storage = Slow(make_storage(hub), *faster)
+    pushes(tmp_path, "carl", storage, module(4))
+    assert there(tmp_path, hub) == [1, 2, 3, 4]
+
+
+def test_a_recheck_that_drops_a_module_keeps_what_came_with_it(tmp_path, hub):
+    def faster():
+        made = [module(number) for number in range(1, 5)]
+        record = structs.replace(made[0][0], modules=tuple(one.modules[0] for one, _ in made))
+        pushes(tmp_path, "ann", make_storage(hub), (record, {k: raw for _, files in made for k, raw in files.items()}))
+
+    pushes(tmp_path, "bob", Slow(make_storage(hub), faster, dies=True), module(2, "b"), error="the cable is cut")
+    files = hub.buckets.known["team/cache"]["files"]
+    for path in [path for path in files if "MODULE_2/" in path]:
+        del files[path]
+    pushes(tmp_path, "carl", make_storage(hub), module(9), recheck=True)
+    assert there(tmp_path, hub) == [1, 3, 4, 9]
 
 
 def test_an_addition_stays_for_the_next_push_of_its_key_where_another_wrote_over_the_record(tmp_path, hub, monkeypatch):
