@@ -89,7 +89,7 @@ def test_bytes_may_be_said_with_a_unit_which_means_the_same_in_each_setting(plac
     assert (loaded.reuse_bytes, loaded.gc_max_size) == (meant, meant)
 
 
-@pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", ""])
+@pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", "", "\u0663"])
 def test_bytes_that_are_none_are_refused(place, said):
     assert "bytes" in refused(place, {"reuse_bytes": said}).cause
 

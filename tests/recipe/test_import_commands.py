@@ -137,6 +137,7 @@ POD = f"spec:\n  containers:\n    - command: [{', '.join(CALL.split())}]\n"
         ("none.sh", f"# {CALL}\n"),
         ("open.sh", f"{CALL} --source_prefix 'two\nlines'\n"),
         ("variable.sh", f"{CALL} --seed $SEED\n"),
+        ("output.sh", "python run_glue.py --model_name_or_path `cat model` --task_name mrpc\n"),
         ("x.ipynb", json.dumps(NOTEBOOK)),
         ("launch.py", f'import os\nos.system("{CALL}")\n'),
         ("pod.yaml", POD),

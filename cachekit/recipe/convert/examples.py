@@ -98,6 +98,8 @@ def in_script(text: str, file: str) -> list[str]:
     if len(calls) != 1:
         has = f"{len(calls)} calls" if calls else "no call"
         raise _unread(file, f"it has {has} of an example script of Transformers (run_glue.py …), and one is needed")
+    if any("`" in word for word in calls[0]):  # of which a shell makes other words
+        raise _unread(file, "a value of the call is the output of another command")
     return calls[0]
 
 
