@@ -88,11 +88,11 @@ test: $(VENV)/.installed
 	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq $(TESTS) >/dev/null
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --numprocesses 4 $(TESTS)
 
-## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package
+## make test-slow  real compiles, kill campaigns, real data, and everything that needs a server from a package
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "(slow or servers or campaign) and not accuracy and not xla" $(SLOW)
 
-## make test-campaigns  random kills, damage, edits and histories, thousands of records, a fleet that shares a cache; in small
+## make test-campaigns  random kills, damage, edits and histories, thousands of records, a fleet that shares a cache; on a small scale
 test-campaigns: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(call marked,campaign)
 
@@ -108,7 +108,7 @@ test-job: $(VENV)/.installed
 # All twelve take a quarter of an hour on two cores.
 TASKS ?= classification or regression or lm or question or choice or tuning or summarization or translation
 
-## make test-zoo   one recipe of each task in small, warmed and trained for real
+## make test-zoo   one recipe of each task on a small scale, warmed and trained for real
 test-zoo: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow --numprocesses 2 -k "each_task and ($(TASKS))" tests/recipe/test_tiny.py
 
@@ -116,7 +116,7 @@ test-zoo: $(VENV)/.installed
 test-accuracy: $(VENV)/.installed
 	$(BIN)/python -m pytest -m accuracy $(call marked,accuracy)
 
-## make test-oldest  what versions can change, with the oldest supported ones; and one job that is warmed and trained
+## make test-oldest  what dependency versions can break, with the oldest supported ones; and one job that is warmed and trained
 test-oldest:
 	$(MAKE) oldest $(OLDEST)
 

@@ -351,7 +351,8 @@ def render(found: dict[str, Any]) -> str:
         lines.append(f"| {row} | " + " | ".join(outcome(cells[way]) if way in cells else "-" for way in ways) + " |")
     times = [len(told) for cells in found["cells"].values() for told in cells.values()]
     on, loads = found["host"], found["loads"]
-    how_often = "one run a cell" if max(times) == 1 else f"{min(times)} to {max(times)} runs a cell, and their medians"
+    several = f"{min(times)} to {max(times)} runs per cell, and their medians"
+    how_often = "one run per cell" if max(times) == 1 else several
     lines.append("")
     lines.append(
         f"Measured on {on['date']} with torch {on['torch']} on {on['cores']} cores ({on['processor']}), at a load of "
@@ -387,7 +388,7 @@ def main() -> int:
         folder = Bench(FOLDER, root / "folder", other, port)
         benches = {FOLDER: folder, CACHEKIT: Bench(CACHEKIT, root / CACHEKIT, other, 0)}
         for way in set(ways) - set(benches):
-            place = root / way.replace(" ", "-")  # Inductor's compiler takes a path with a space for two
+            place = root / way.replace(" ", "-")  # Inductor's compiler reads a path with a space as two
             benches[way] = Bench(way, place, other, port, folder)
         every = [(row, way) for row in ROWS for way in ways if (row, way) not in NOTHING]
         for pattern in options.only * options.repeats:

@@ -238,7 +238,7 @@ class Calls:
                 self._busy = self._stuck = 0
                 self._pid = os.getpid()
             if self._stuck >= self._hanging:
-                cause = f"{self._stuck} calls to it hang already"
+                cause = f"{self._stuck} calls to it are hanging already"
                 raise RemoteError(f"{self._said(what)}: no answer", cause=cause, hint=self._hint)
             if self._idle:
                 return self._idle.pop()
@@ -250,7 +250,7 @@ class Calls:
         """The error to raise for one of a call; a panic of a client's Rust is not an Exception, and must end no run."""
         if type(error).__name__ == "PanicException":
             return RemoteError(
-                f"{self._said(what)}: its client failed", cause="the client library panicked; its own message is above"
+                f"{self._said(what)}: its client library failed", cause="it panicked; its own message is above"
             )
         return error
 
@@ -260,7 +260,7 @@ class Calls:
 
 def _too_late(seconds: float) -> str:
     if left() <= 0:
-        return "the time for all of it was up"
+        return "the time limit for all of it passed"
     return f"nothing, or less than {LEAST // 1000} kB a second, came for {seconds:g} s"
 
 

@@ -93,7 +93,7 @@ def _lease(value: Any) -> float:
 def _days(value: Any) -> int:
     days = parse_days(value)
     if not days.is_integer():
-        raise ValueError(f"expected whole days, and {value} is {days:g} days")
+        raise ValueError(f"expected whole days, but {value} is {days:g} days")
     return int(days)
 
 
@@ -118,7 +118,7 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
         raise ValueError("expected [remotes.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
         if name == "local":
-            raise ValueError("local is the store itself, which no remote is called; give the remote another name")
+            raise ValueError("local is the name of the store itself; give the remote another name")
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
             raise ValueError(f'expected url = "…" for {redact.address(str(name))}')
         if bad := [option for option, said in table.items() if not isinstance(said, str)]:
@@ -168,7 +168,8 @@ class Config(Struct, frozen=True, kw_only=True):
         ),
     ]
     keep_logs: Annotated[
-        int, Declared("days that logs and journals of runs, and notes of fleets, are kept", _days, 90, example="30d")
+        int,
+        Declared("how many days logs and journals of runs, and notes of fleets, are kept", _days, 90, example="30d"),
     ]
     cache: Annotated[
         tuple[str, ...],
@@ -182,7 +183,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     remotes: Annotated[
         Mapping[str, Mapping[str, str]],
-        Declared("what the names of remotes stand for", _tables, dict),
+        Declared("the remotes by name, each with its url", _tables, dict),
     ]
     lease_seconds: Annotated[
         float,
@@ -205,7 +206,7 @@ class Config(Struct, frozen=True, kw_only=True):
     patience_seconds: Annotated[
         float,
         Declared(
-            "how long a run asks failing remotes again, at most: a tenth of the compile time at stake, 20 s or more",
+            "the longest that a run retries failing remotes: a tenth of the compile time at stake, 20 s or more",
             _seconds,
             180.0,
             example="60",
@@ -222,7 +223,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     trust: Annotated[
         config_trust.TrustTable,
-        Declared("whose records are used, and the key that signs this user's", config_trust.read, dict),
+        Declared("whose records are used, and the key that signs this user's records", config_trust.read, dict),
     ]
     gc_max_size: Annotated[
         int | None,
@@ -245,7 +246,7 @@ class Config(Struct, frozen=True, kw_only=True):
     slurm_setup: Annotated[
         str,
         Declared(
-            "lines of a shell that run on a machine of Slurm before each command: CACHEKIT_HOME on its own disk, say",
+            "shell lines that run on a Slurm machine before each command: CACHEKIT_HOME on its own disk, say",
             _name,
             "",
             example="module load neuron",
@@ -254,7 +255,7 @@ class Config(Struct, frozen=True, kw_only=True):
     sagemaker: Annotated[
         Mapping[str, Any],
         Declared(
-            "what jobs on SageMaker need: role, image and output, an address in S3",
+            "what jobs on SageMaker need: role, image, and output (an address in S3)",
             config_sagemaker.read,
             dict,
             example='{role = "arn:aws:iam::123456789012:role/training"}',

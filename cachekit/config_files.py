@@ -229,7 +229,7 @@ def edited(text: str, path: Path, table: Sequence[str], values: Mapping[str, Val
             return made
     except UsageError:
         pass
-    raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}")
+    raise UsageError(f"cannot add to {path}", hint=f"edit it: {wanted}")
 
 
 def write(path: Path, text: str) -> None:

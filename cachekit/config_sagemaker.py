@@ -71,7 +71,7 @@ def read(value: Any) -> Mapping[str, Any]:
         try:
             value = config_files.parse(f"table = {value}", Path("the table"))["table"]
         except UsageError as error:
-            raise ValueError(f"it is no table of TOML: {error.cause}") from error
+            raise ValueError(f"it is not a TOML table: {error.cause}") from error
     try:
         table = from_builtins(value, SageMakerTable)
     except msgspec.ValidationError as error:
@@ -85,6 +85,6 @@ def read(value: Any) -> Mapping[str, Any]:
         if not re.fullmatch(_S3, address) and (address or name != "output"):
             raise ValueError(f"{name} is an address in S3: s3://BUCKET/PREFIX")
     if bool(table.subnets) != bool(table.security_groups):
-        raise ValueError("subnets and security_groups go together")
+        raise ValueError("set both subnets and security_groups, or neither")
     found: Mapping[str, Any] = msgspec.to_builtins(value)
     return found

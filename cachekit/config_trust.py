@@ -141,7 +141,7 @@ def anchored(table: Any, path: Path) -> Any:
     if is_inline(key):
         raise UsageError(
             f"{path}: trust.key holds a private key",
-            cause="files of settings are read by others, and end in repositories",
+            cause="others read settings files, and they end up in repositories",
             hint=f"make a new key; name its path here, or give the key itself in {KEY}",
         )
     return {**table, "key": str(path.parent / key)}
@@ -176,8 +176,8 @@ def check_project(table: Any, path: Path) -> None:
         if is_own(name):
             shown = redact.address(name)
             raise UsageError(
-                f"{path}: no signer of a project is called {shown}",
-                cause="answers call your own key so, and the file may be somebody else's",
+                f"{path}: a project's signer cannot be called {shown}",
+                cause="answers use this name for your own key, and the file may be somebody else's",
                 hint=f"give the signer another name in [trust.signers.{shown}]",
             )
     if isinstance(table, dict) and "key" in table:
@@ -185,7 +185,7 @@ def check_project(table: Any, path: Path) -> None:
             f"{path}: trust.key may not be set by a project",
             cause="what that key signed would be used as if you had made it, and the file may be somebody else's",
             hint=f"remove the line; `cachekit trust init --key FILE` names your key in your own settings, {KEY} "
-            "for one project; to believe a teammate's key: cachekit trust add NAME FILE.pub",
+            "for one project; to trust a teammate's key: cachekit trust add NAME FILE.pub",
         )
 
 
@@ -201,8 +201,10 @@ def _check_days(table: Any, path: Path) -> None:
                 shown = redact.address(name)
                 raise UsageError(
                     f"{path}: the key of {shown} would never be valid",
-                    cause=f"it is valid from {one['valid_after']} on, and from {one['valid_before']} on no longer",
-                    hint="swap valid_after and valid_before, or leave one of them out; to end a key: "
+                    cause=(
+                        f"it is valid from {one['valid_after']} on, and no longer valid from {one['valid_before']} on"
+                    ),
+                    hint="swap valid_after and valid_before, or leave one of them out; to stop trusting a key: "
                     f"cachekit trust revoke {shown}",
                 )
 

@@ -52,7 +52,7 @@ EXIT_CODES = {
     4: "a remote refuses your token",
     5: "damaged, or made by somebody you do not trust",
     6: "the compiler failed",
-    7: "a remote cannot be reached, or is not there",
+    7: "a remote failed, could not be asked, or is not there",
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C, SIGTERM)",
 }
@@ -228,7 +228,7 @@ class RemoteError(CachekitError):
     @property
     def advice(self) -> str:
         """The hint; else whether to try again."""
-        return self.hint or ("check the remote's address, and what stands between (a proxy)" if self.lasting else LATER)
+        return self.hint or ("check the remote's address, and anything in between (a proxy)" if self.lasting else LATER)
 
     @property
     def asks(self) -> str:

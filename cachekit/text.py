@@ -14,7 +14,7 @@ from cachekit import redact
 
 Period = Literal["day", "week", "month"]  # of a row in a table of times
 PERIODS: tuple[Period, ...] = get_args(Period)
-_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*")
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*", re.ASCII)
 _BYTES: dict[str, int] = {"": 1, "B": 1} | {
     f"{letter}{rest}": base**power
     for power, letter in enumerate("KMGTP", 1)

@@ -59,7 +59,7 @@ def verbs() -> str:
     lines = [
         "# Verbs",
         "",
-        "As each verb's `--help` has it. Common habits: stdout carries data, stderr everything else;",
+        "Each verb as its `--help` has it. All verbs print data on stdout and everything else on stderr;",
     ]
     lines += ["`--format json` for programs; errors are three lines, and [exit codes](errors.md) mean something.", ""]
     for name in VERBS:
@@ -131,9 +131,10 @@ def documents(schemas: dict[str, dict[str, Any]]) -> str:
         "# JSON",
         "",
         "With `--format json` a verb prints one document, and `--schema` prints its JSON Schema. A document says what",
-        "it is: `schema` is its name and the version of its fields, which is raised when a field goes or changes its",
-        "meaning. Fields may be added at any time: do not refuse those that you do not know. Where a verb fails, its",
-        "document has an `error`; without an answer it is `cachekit/error/1`. Each element of a list has its `schema`.",
+        "it is: `schema` is its name and the version of its fields, which is raised when a field is removed or changes",
+        "its meaning. Fields may be added at any time: do not refuse those that you do not know. Where a verb fails,",
+        "its document has an `error`; without an answer it is `cachekit/error/1`. Each element of a list has its",
+        "`schema`.",
         "",
     ]
     lines += _table(
@@ -231,9 +232,9 @@ def settings() -> str:
         [
             "# Settings",
             "",
-            "`cachekit config` prints each with its value and where it came from. A flag wins over the environment,",
-            "that over the project's `cachekit.toml` (or `[tool.cachekit]` of `pyproject.toml`), that over the user's",
-            "`config.toml`, and that over the default.",
+            "`cachekit config` prints each with its value and its origin. A flag wins over the environment,",
+            "the environment over the project's `cachekit.toml` (or `[tool.cachekit]` of `pyproject.toml`), that file",
+            "over the user's `config.toml`, and that file over the default.",
             "",
             *_table(["setting", "meaning", "default", "variable"], rows),
             "",

@@ -28,10 +28,8 @@ def neuron_facts() -> str:
 
     source = Path(facts.__file__).read_text(encoding="utf-8")
     lines = ["# Facts about Neuron, with their evidence", "", inspect.getdoc(facts) or "", ""]
-    lines += [
-        "In brackets stands where a fact comes from. This page is made from `cachekit/compilers/neuron/facts.py`:"
-    ]
-    lines += ["the code runs on what stands here.", ""]
+    lines += ["The source of a fact is in brackets. This page is made from `cachekit/compilers/neuron/facts.py`:"]
+    lines += ["the code runs on the values below.", ""]
     for title, entries in sections(source):
         lines += [f"## {title[0].upper()}{title[1:]}", ""]
         lines += ["| name | value | what is known, and from where |", "| --- | --- | --- |"]

@@ -48,25 +48,23 @@ def typed(name, value):
     return type(VALUES[name][0])(value)
 
 
-@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"trust"}))  # which is put together: see test_config_trust.py
-@pytest.mark.parametrize("level", range(5))
-def test_flag_environment_project_user_default(place, name, level):
+def test_flag_environment_project_user_default(place):
     """With the first `level` sources silent, the next one counts."""
-    flag, env, project, user = VALUES[name]
-    user_file = place.write(place.user_file, toml(**{name: user}) if level <= 3 else "")
-    project_file = place.write(place.project / "cachekit.toml", toml(**{name: project}) if level <= 2 else "")
-    variable = f"CACHEKIT_{name.upper()}"
-    loaded = place.load({name: flag if level == 0 else None}, **({variable: env} if level <= 1 else {}))
-    expected = [flag, env, project, user, None][level]
-    found = getattr(loaded, name)
-    if level < 4:
-        assert found == typed(name, expected)
-        assert type(found) is type(typed(name, expected))
-    assert (
-        origins(loaded)[name]
-        == ["flag", f"environment {variable}", str(project_file), str(user_file), "default"][level]
-    )
-    assert all(origin == "default" for other, origin in origins(loaded).items() if other != name)
+    for level in range(5):
+        for name in sorted(VALUES.keys() - {"trust"}):  # which is put together: see test_config_trust.py
+            flag, env, project, user = VALUES[name]
+            user_file = place.write(place.user_file, toml(**{name: user}) if level <= 3 else "")
+            project_file = place.write(place.project / "cachekit.toml", toml(**{name: project}) if level <= 2 else "")
+            variable = f"CACHEKIT_{name.upper()}"
+            loaded = place.load({name: flag if level == 0 else None}, **({variable: env} if level <= 1 else {}))
+            expected = [flag, env, project, user, None][level]
+            found = getattr(loaded, name)
+            if level < 4:
+                assert found == typed(name, expected)
+                assert type(found) is type(typed(name, expected))
+            sources = ["flag", f"environment {variable}", str(project_file), str(user_file), "default"]
+            assert origins(loaded)[name] == sources[level]
+            assert all(origin == "default" for other, origin in origins(loaded).items() if other != name)
 
 
 def test_each_setting_has_its_own_origin(place):
@@ -91,7 +89,7 @@ def test_bytes_may_be_said_with_a_unit_which_means_the_same_in_each_setting(plac
     assert (loaded.reuse_bytes, loaded.gc_max_size) == (meant, meant)
 
 
-@pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", ""])
+@pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", "", "\u0663"])
 def test_bytes_that_are_none_are_refused(place, said):
     assert "bytes" in refused(place, {"reuse_bytes": said}).cause
 

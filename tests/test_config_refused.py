@@ -24,36 +24,34 @@ def test_an_unknown_setting_gets_the_nearest(place):
 def test_the_stores_own_name_is_no_remotes(place):
     place.write(place.user_file, b'[remotes.local]\nurl = "/x"\n')
     error = refused(place)
-    assert "local is the store itself" in error.cause
+    assert "local is the name of the store itself" in error.cause
     assert error.hint
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "home = ",
-        "home",
-        "home = /x",
-        "[a",
-        "home = '/x'\nhome = '/y'\n",
-        b"home = '\xff'",
-        "home = '/x\n",
-        "keep_logs = 07",
-    ],
-)
-@pytest.mark.parametrize("which", ["project", "user", "pyproject"])
-def test_bad_toml_is_refused_with_its_file(place, which, text):
-    path = {
-        "project": place.project / "cachekit.toml",
-        "user": place.user_file,
-        "pyproject": place.project / "pyproject.toml",
-    }[which]
-    head = "[tool.cachekit]\n" if which == "pyproject" else ""
-    place.write(path, head.encode() + (text if isinstance(text, bytes) else text.encode()))
-    error = refused(place)
-    assert error.message == f"{path} is not valid TOML"
-    assert error.cause
-    assert error.hint
+def test_bad_toml_is_refused_with_its_file(place):
+    for which in ["project", "user", "pyproject"]:
+        for text in [
+            "home = ",
+            "home",
+            "home = /x",
+            "[a",
+            "home = '/x'\nhome = '/y'\n",
+            b"home = '\xff'",
+            "home = '/x\n",
+            "keep_logs = 07",
+        ]:
+            path = {
+                "project": place.project / "cachekit.toml",
+                "user": place.user_file,
+                "pyproject": place.project / "pyproject.toml",
+            }[which]
+            head = "[tool.cachekit]\n" if which == "pyproject" else ""
+            place.write(path, head.encode() + (text if isinstance(text, bytes) else text.encode()))
+            error = refused(place)
+            assert error.message == f"{path} is not valid TOML"
+            assert error.cause
+            assert error.hint
+            path.unlink()
 
 
 BAD = [
@@ -82,13 +80,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("name, value", BAD, ids=repr)
-def test_a_bad_value_is_refused_with_its_origin(place, name, value):
-    path = place.write(place.project / "cachekit.toml", f"{name} = {in_toml(value)}\n")
-    error = refused(place)
-    shown = "" if isinstance(value, dict) else f" = {value!r}"
-    assert error.message == f"setting {name}{shown} is not usable", "no table is shown as Python writes one"
-    assert str(path) in error.cause
+def test_a_bad_value_is_refused_with_its_origin(place):
+    for name, value in BAD:
+        path = place.write(place.project / "cachekit.toml", f"{name} = {in_toml(value)}\n")
+        error = refused(place)
+        shown = "" if isinstance(value, dict) else f" = {value!r}"
+        assert error.message == f"setting {name}{shown} is not usable", "no table is shown as Python writes one"
+        assert str(path) in error.cause
 
 
 def in_toml(value):
@@ -116,19 +114,19 @@ def test_a_bad_value_of_a_variable_or_flag_is_refused_with_its_origin(place, nam
     assert not error.cause.startswith("from "), "the message names the option"
 
 
-@pytest.mark.parametrize("name", ["wait_seconds", "keep_logs", "gc_max_age", "gc_max_size", "reuse_bytes"])
-@pytest.mark.parametrize("value", ["soon", "5parsecs", "-1", "1e999", "9" * 400])
-def test_a_bad_amount_is_refused_in_plain_words_with_an_example(place, name, value):
-    variable = f"CACHEKIT_{name.upper()}"
-    error = refused(place, **{variable: value})
-    assert not any(words in error.cause for words in ("convert", "invalid literal", "float", "int()"))
-    good = error.hint.removeprefix(f"correct {variable}, for example {variable}=")
-    assert place.load(**{variable: good})
-    path = place.write(place.project / "cachekit.toml", toml(**{name: value}))
-    assert refused(place).hint == f'correct {path}, for example {name} = "{good}"'
-    path.unlink()
-    option = config.SETTINGS[name].option or name
-    assert refused(place, {name: value}).hint == f"for example {option} {good}"
+def test_a_bad_amount_is_refused_in_plain_words_with_an_example(place):
+    for value in ["soon", "5parsecs", "-1", "1e999", "9" * 400]:
+        for name in ["wait_seconds", "keep_logs", "gc_max_age", "gc_max_size", "reuse_bytes"]:
+            variable = f"CACHEKIT_{name.upper()}"
+            error = refused(place, **{variable: value})
+            assert not any(words in error.cause for words in ("convert", "invalid literal", "float", "int()"))
+            good = error.hint.removeprefix(f"correct {variable}, for example {variable}=")
+            assert place.load(**{variable: good})
+            path = place.write(place.project / "cachekit.toml", toml(**{name: value}))
+            assert refused(place).hint == f'correct {path}, for example {name} = "{good}"'
+            path.unlink()
+            option = config.SETTINGS[name].option or name
+            assert refused(place, {name: value}).hint == f"for example {option} {good}"
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused_with_what_to_do(place):
@@ -162,13 +160,13 @@ def test_each_unit_of_time_is_named(place):
     assert "or y" in cause
 
 
-@pytest.mark.parametrize("name", config.SETTINGS)
-def test_a_hint_has_a_good_value_or_none(place, name):
-    hint = refused(place, {name: 5 if name in {"home", "compiler_cache_dir", "compiler"} else []}).hint
-    called = config.SETTINGS[name].option or name
-    if hint != f"correct {called}":
-        assert place.load({name: hint.removeprefix(f"for example {called} ")})
-        assert config.SETTINGS[name].example
+def test_a_hint_has_a_good_value_or_none(place):
+    for name in config.SETTINGS:
+        hint = refused(place, {name: 5 if name in {"home", "compiler_cache_dir", "compiler"} else []}).hint
+        called = config.SETTINGS[name].option or name
+        if hint != f"correct {called}":
+            assert place.load({name: hint.removeprefix(f"for example {called} ")})
+            assert config.SETTINGS[name].example
 
 
 @pytest.mark.parametrize(

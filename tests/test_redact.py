@@ -63,22 +63,22 @@ def bare(text: str) -> bool:
     return not any(part in text for part in ("sEcReT", "w+1"))
 
 
-@pytest.mark.parametrize("address", SECRET)
-@pytest.mark.parametrize("policy", ["", ":rw"])
-def test_what_may_be_a_secret_is_hidden_and_the_rest_is_not(address, policy):
-    shown = redact.address(address + policy)
-    assert bare(shown)
-    assert "***" in shown
-    assert shown.endswith(policy or shown[-1])
-    assert redact.has_secret(address)
-    assert shown[:2] == address[:2] or TOKEN in address or address[0] == "b"
+def test_what_may_be_a_secret_is_hidden_and_the_rest_is_not():
+    for policy in ["", ":rw"]:
+        for address in SECRET:
+            shown = redact.address(address + policy)
+            assert bare(shown)
+            assert "***" in shown
+            assert shown.endswith(policy or shown[-1])
+            assert redact.has_secret(address)
+            assert shown[:2] == address[:2] or TOKEN in address or address[0] == "b"
 
 
-@pytest.mark.parametrize("address", FINE)
-def test_an_address_without_one_is_shown_as_it_is(address):
-    assert redact.address(address) == address
-    assert not redact.has_secret(address)
-    assert [link.address for link in addresses.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
+def test_an_address_without_one_is_shown_as_it_is():
+    for address in FINE:
+        assert redact.address(address) == address
+        assert not redact.has_secret(address)
+        assert [link.address for link in addresses.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
 
 
 @given(st.lists(st.sampled_from(SECRET + FINE), min_size=1, max_size=4), st.sampled_from(["", "r", "w", "rw"]))

@@ -30,16 +30,16 @@ ALPHABET = st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characte
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize("kind", VALUES)
-def test_a_value_is_hidden_by_its_form_wherever_it_stands(kind):
-    for place in ("{}", "said {} and went on", '{{"a": "{}"}}', "x={}", "['{}']", "https://host/{}/x", r"line\n{}"):
-        if kind in {"login", "presigned"} and place not in {"{}", "said {} and went on", '{{"a": "{}"}}', "x={}"}:
-            continue
-        secret, value = VALUES[kind](LOT)
-        shown = redact.printed(place.format(value))
-        assert secret not in shown, place
-        assert redact.HIDDEN in shown
-        assert redact.printed(shown) == shown, "hiding twice is hiding once"
+def test_a_value_is_hidden_by_its_form_wherever_it_stands():
+    for kind in VALUES:
+        for place in ("{}", "said {} and went on", '{{"a": "{}"}}', "x={}", "['{}']", "https://host/{}/x", r"line\n{}"):
+            if kind in {"login", "presigned"} and place not in {"{}", "said {} and went on", '{{"a": "{}"}}', "x={}"}:
+                continue
+            secret, value = VALUES[kind](LOT)
+            shown = redact.printed(place.format(value))
+            assert secret not in shown, place
+            assert redact.HIDDEN in shown
+            assert redact.printed(shown) == shown, "hiding twice is hiding once"
 
 
 @pytest.mark.feature("T7")
@@ -51,20 +51,20 @@ def test_each_form_of_the_table_is_hidden():
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_name_tells_a_secret(name):
-    assert names_secret(name)
-    value = "h7sh-" + "".join(LOT.choices(string.ascii_letters, k=12))
-    for place in (f"{name}={value}", f'{{"{name}": "{value}"}}', f"export {name}='{value}'"):
-        assert value not in redact.printed(place), place
-    assert redact.document({"a": [{name: value}]}) == {"a": [{name: redact.HIDDEN}]}
-    assert [*redact.places({"a": [{name: value}]})] == [f"a.0.{name}"]
+def test_a_name_tells_a_secret():
+    for name in SECRET_NAMES:
+        assert names_secret(name)
+        value = "h7sh-" + "".join(LOT.choices(string.ascii_letters, k=12))
+        for place in (f"{name}={value}", f'{{"{name}": "{value}"}}', f"export {name}='{value}'"):
+            assert value not in redact.printed(place), place
+        assert redact.document({"a": [{name: value}]}) == {"a": [{name: redact.HIDDEN}]}
+        assert [*redact.places({"a": [{name: value}]})] == [f"a.0.{name}"]
 
 
-@pytest.mark.parametrize("name", PLAIN_NAMES)
-def test_other_names_pass(name):
-    assert not names_secret(name)
-    assert redact.printed(f"{name}=something else1") == f"{name}=something else1"
+def test_other_names_pass():
+    for name in PLAIN_NAMES:
+        assert not names_secret(name)
+        assert redact.printed(f"{name}=something else1") == f"{name}=something else1"
 
 
 @pytest.mark.feature("T7")
@@ -92,11 +92,11 @@ def test_a_tokenizers_token_and_a_services_are_told_apart_by_the_value(name):
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize("name", ["sig", "Signature", "hmac", "X-Amz-Signature", "x-goog-signature"])
-@pytest.mark.parametrize("value", ["aB3dEf9hIjKlMn0pQr%2Bs%3D", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"])
-def test_what_signs_something_is_hidden_wherever_it_stands(name, value):
-    for text in (f"{name}={{}}", f"sent se=2026&{name}={{}} to it", f"'{name}={{}}'"):
-        assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+def test_what_signs_something_is_hidden_wherever_it_stands():
+    for value in ["aB3dEf9hIjKlMn0pQr%2Bs%3D", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"]:
+        for name in ["sig", "Signature", "hmac", "X-Amz-Signature", "x-goog-signature"]:
+            for text in (f"{name}={{}}", f"sent se=2026&{name}={{}} to it", f"'{name}={{}}'"):
+                assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_words_about_tokens_and_signatures_pass(words):
     assert redact.printed(words) == words
 
 
-@pytest.mark.parametrize("words", PLAIN_WORDS)
-def test_other_words_pass(words):
-    assert redact.printed(words) == words
-    assert not redact.holds(words)
+def test_other_words_pass():
+    for words in PLAIN_WORDS:
+        assert redact.printed(words) == words
+        assert not redact.holds(words)
 
 
 @given(st.binary(max_size=64))
@@ -133,78 +133,75 @@ def test_digests_and_names_made_of_them_pass(raw):
         assert redact.printed(words) == words
 
 
-@pytest.mark.parametrize("value", ["1", "true", "$HF_TOKEN", "${HF_TOKEN}", "", "<s>", "***", "none", "..."])
-def test_a_switch_or_a_reference_is_no_secret(value):
-    assert not is_secret("HF_TOKEN", value)
-    assert redact.printed(f"HF_TOKEN={value}") == f"HF_TOKEN={value}"
+def test_a_switch_or_a_reference_is_no_secret():
+    for value in ["1", "true", "$HF_TOKEN", "${HF_TOKEN}", "", "<s>", "***", "none", "..."]:
+        assert not is_secret("HF_TOKEN", value)
+        assert redact.printed(f"HF_TOKEN={value}") == f"HF_TOKEN={value}"
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "words",
-    [
-        "curl -s -u ann:{} https://host/x",
-        "curl --user='ann:{}' x",
-        "mysql -u root -p{} runs",
-        "sshpass -p {} ssh host",
-        "smbclient //host/share -U ann%{} -c ls",
-        "CARD_PIN={}",
-        "redis-cli -h host -a {} ping",
-        "openssl enc -aes-256-cbc -k {} -in model.bin",
-        "lftp -u ann,{} sftp://host",
-        "zip -r -P {} model.zip model",
-        "unzip -P {} model.zip",
-        "az login --service-principal -u ann -p {} --tenant t",
-        "openssl rsa -passin pass:{} -in k",
-        "machine api.wandb.ai login user password {}",
-        "unrar x -p{} model.rar",
-        "7z a -p{} model.7z model",
-        "sqlcmd -S host -U sa -P {} -Q x",
-        "ldapsearch -x -D cn=ann -w {} -b dc=x",
-        "twine upload -u ann -p {} dist/x.whl",
-        "mongosh -u ann -p {} runs",
-        "docker login -u ann -p {} registry.x",
-        "mc alias set team https://host ann {}",
-        "mc config host add team https://host ann {} --api S3v4",
-        "htpasswd -b .htpasswd ann {}",
-        "htpasswd -cb .htpasswd ann {}",
-        "htpasswd -nbB ann {}",
-        "htpasswd -n -b ann {}",
-        "curl -sSu ann:{} x",
-        "curl --proxy-user ann:{} x",
-        "http -a ann:{} POST x",
-        "mosquitto_pub -u ann -P {} -t runs",
-        "cqlsh -u ann -p {}",
-        'echo \'{{"username": "ann", "key": "{}"}}\' > kaggle.json',
-        "keytool -list -keystore runs.jks -storepass {} -v",
-        "keytool -importkeystore -deststorepass {} -v",
-        "sqlplus -s ann/{} @runs.sql",
-        "ossutil config -i id -k {} -e host",
-        "mysqlsh --sql -p{} host",
-        "winexe -U ann%{} //host cmd",
-        "bcp runs out runs.csv -U ann -P {} -S host",
-        "yubico-piv-tool -a verify-pin -P {}",
-        "conan user ann -p {} -r team",
-        "conan remote login team ann -p {}",
-        "cosign login registry.x -u ann -p {}",
-        "psexec host -u ann -p {} cmd",
-        "beeline -u jdbc:x -n ann -p {} -e x",
-        "ncftpput -u ann -p {} host . x",
-        "useradd -p {} ann",
-        "xfreerdp /u:ann /p:{} /v:host",
-        "dotnet nuget push x.nupkg -k {} -s x",
-        "swaks -a LOGIN -au ann -ap {} -t x",
-        "sendEmail -xu ann -xp {} -t x",
-        "steamcmd +login ann {} +quit",
-        "mega-login ann {}",
-        "db2 connect to runs user ann using {}",
-    ],
-)
-@pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
-def test_a_password_that_a_command_takes_is_hidden(words, value):
-    assert redact.printed(words.format(value)) == words.format(redact.HIDDEN)
-    listed = redact.document(forms.without_taken(shlex.split(words.format(value)), redact.HIDDEN))
-    assert not [word for word in listed if value in word], "as a command comes in words"
+def test_a_password_that_a_command_takes_is_hidden():
+    for value in ["h7sh-hush", "12345678"]:
+        for words in [
+            "curl -s -u ann:{} https://host/x",
+            "curl --user='ann:{}' x",
+            "mysql -u root -p{} runs",
+            "sshpass -p {} ssh host",
+            "smbclient //host/share -U ann%{} -c ls",
+            "CARD_PIN={}",
+            "redis-cli -h host -a {} ping",
+            "openssl enc -aes-256-cbc -k {} -in model.bin",
+            "lftp -u ann,{} sftp://host",
+            "zip -r -P {} model.zip model",
+            "unzip -P {} model.zip",
+            "az login --service-principal -u ann -p {} --tenant t",
+            "openssl rsa -passin pass:{} -in k",
+            "machine api.wandb.ai login user password {}",
+            "unrar x -p{} model.rar",
+            "7z a -p{} model.7z model",
+            "sqlcmd -S host -U sa -P {} -Q x",
+            "ldapsearch -x -D cn=ann -w {} -b dc=x",
+            "twine upload -u ann -p {} dist/x.whl",
+            "mongosh -u ann -p {} runs",
+            "docker login -u ann -p {} registry.x",
+            "mc alias set team https://host ann {}",
+            "mc config host add team https://host ann {} --api S3v4",
+            "htpasswd -b .htpasswd ann {}",
+            "htpasswd -cb .htpasswd ann {}",
+            "htpasswd -nbB ann {}",
+            "htpasswd -n -b ann {}",
+            "curl -sSu ann:{} x",
+            "curl --proxy-user ann:{} x",
+            "http -a ann:{} POST x",
+            "mosquitto_pub -u ann -P {} -t runs",
+            "cqlsh -u ann -p {}",
+            'echo \'{{"username": "ann", "key": "{}"}}\' > kaggle.json',
+            "keytool -list -keystore runs.jks -storepass {} -v",
+            "keytool -importkeystore -deststorepass {} -v",
+            "sqlplus -s ann/{} @runs.sql",
+            "ossutil config -i id -k {} -e host",
+            "mysqlsh --sql -p{} host",
+            "winexe -U ann%{} //host cmd",
+            "bcp runs out runs.csv -U ann -P {} -S host",
+            "yubico-piv-tool -a verify-pin -P {}",
+            "conan user ann -p {} -r team",
+            "conan remote login team ann -p {}",
+            "cosign login registry.x -u ann -p {}",
+            "psexec host -u ann -p {} cmd",
+            "beeline -u jdbc:x -n ann -p {} -e x",
+            "ncftpput -u ann -p {} host . x",
+            "useradd -p {} ann",
+            "xfreerdp /u:ann /p:{} /v:host",
+            "dotnet nuget push x.nupkg -k {} -s x",
+            "swaks -a LOGIN -au ann -ap {} -t x",
+            "sendEmail -xu ann -xp {} -t x",
+            "steamcmd +login ann {} +quit",
+            "mega-login ann {}",
+            "db2 connect to runs user ann using {}",
+        ]:
+            assert redact.printed(words.format(value)) == words.format(redact.HIDDEN)
+            listed = redact.document(forms.without_taken(shlex.split(words.format(value)), redact.HIDDEN))
+            assert not [word for word in listed if value in word], "as a command comes in words"
 
 
 def test_no_form_is_shorter_than_what_is_looked_at():
@@ -215,18 +212,15 @@ def test_no_form_is_shorter_than_what_is_looked_at():
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones():
+    for text in [
         *("config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db"),
         *("--tokens=/{}/aB3dE5gH", "--tokens data/{}+/=", "--instance_token {}", "--key {}", "'--otp', '{}'"),
         *("--license {}", "-license={}", "--licence {}", "--pin {}", "'--serial', '{}'"),
         *("--license-key {}", "-licensekey {}", "tailscale up --authkey={}"),
-    ],
-)
-def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones(text):
-    value = "kQ3hunter2xLongA1"
-    assert value not in redact.printed(text.format(value))
+    ]:
+        value = "kQ3hunter2xLongA1"
+        assert value not in redact.printed(text.format(value))
 
 
 @pytest.mark.feature("T7")

@@ -8,9 +8,8 @@ from cachekit import redact
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_named_value_is_hidden_as_texts_have_it():
+    for text in [
         "aws_secret_access_key = {}",
         "[default]\napi_key = '{}'",
         "password: {}",
@@ -103,11 +102,9 @@ from cachekit import redact
         "SSHPASS={}",
         "MASTERKEY={}",
         "WANDBKEY={}",
-    ],
-)
-def test_a_named_value_is_hidden_as_texts_have_it(text):
-    value = "hunter2xLongA1"
-    assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+    ]:
+        value = "hunter2xLongA1"
+        assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
 
 
 @pytest.mark.parametrize("name", ["token.É", "key.Ä", "salt.Ü", "pass.Я"])
@@ -116,9 +113,8 @@ def test_a_name_may_end_in_letters_of_any_language(name):
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_a_named_value_is_wrapped_in_is_shown_and_the_value_is_not():
+    for text in [
         "Namespace(hf_token=['{}'])",
         '"hf_token": ["{}", "{}"]',
         'hf_token: ["{}"]',
@@ -133,11 +129,9 @@ def test_a_name_may_end_in_letters_of_any_language(name):
         '{{"hf_token": {{"S": "{}"}}}}',
         "hf_token: {{'value': '{}'}}",
         'token=vault.get("{}")',
-    ],
-)
-def test_what_a_named_value_is_wrapped_in_is_shown_and_the_value_is_not(text):
-    value = "hunter2xLongA1"
-    assert redact.printed(text.format(value, value)) == text.format(redact.HIDDEN, redact.HIDDEN)
+    ]:
+        value = "hunter2xLongA1"
+        assert redact.printed(text.format(value, value)) == text.format(redact.HIDDEN, redact.HIDDEN)
 
 
 @pytest.mark.feature("T7")
@@ -148,9 +142,8 @@ def test_all_of_a_named_list_is_hidden_in_a_document_too():
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_secret_is_hidden_in_forms_that_passed_once():
+    for text in [
         "db_user:{}@db.corp:5432",
         "user:{}@host",
         "trial:{}@node7",
@@ -170,12 +163,10 @@ def test_all_of_a_named_list_is_hidden_in_a_document_too():
         "--to\u200bken={}",
         "--t\u00f3ken={}",
         "caf\u00e9 --t\u00f3ken {} on it",
-    ],
-)
-def test_a_secret_is_hidden_in_forms_that_passed_once(text):
-    value = "Tr0ub4dor!xyz"
-    assert value not in redact.printed(text.format(value, value))
-    assert redact.holds(text.format(value, value))
+    ]:
+        value = "Tr0ub4dor!xyz"
+        assert value not in redact.printed(text.format(value, value))
+        assert redact.holds(text.format(value, value))
 
 
 def test_a_line_of_names_alone_costs_no_more_than_its_length():
@@ -184,9 +175,8 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
     assert redact.printed(line) == line
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_ordinary_words_with_such_forms_pass():
+    for words in [
         "team/auth:v1.2.3",
         "docker run registry/token:2026.11 train.py",
         "unexpected token: x1 in line",
@@ -212,7 +202,5 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         "HF_TOKEN is not set\nkey 3f1c0a9b7d5e2c4f6a8b, MODULE_12345678901234567890+e30acd3a",
         "HF_TOKEN is not set: only public models such as team/Qwen2VL7bInstruct can be read here",
         "if not token: pass\n\nclass AXK1DecoderLayer(DeepseekV3DecoderLayer):",
-    ],
-)
-def test_ordinary_words_with_such_forms_pass(words):
-    assert redact.printed(words) == words
+    ]:
+        assert redact.printed(words) == words

@@ -100,9 +100,10 @@ class Fleets(Runs):
                 needed.add(recipe.parallel.nodes if together else 1)
         if len(needed) > 1:
             raise UsageError(
-                f"the list has recipes that are traced on {' and on '.join(map(str, sorted(needed)))} machines at once",
-                cause="the commands of a list run on as many machines each",
-                hint="one list for each number of machines",
+                "the list has recipes that need different numbers of machines: "
+                f"{' and '.join(map(str, sorted(needed)))}",
+                cause="the commands of a list all run on the same number of machines",
+                hint="make one list for each number of machines",
             )
         return needed.pop() if needed else 1
 
@@ -171,10 +172,11 @@ class Fleets(Runs):
         from cachekit.verbs import fleet
 
         if self.offline:
-            raise UsageError("machines of an engine cannot be offline", hint="leave out --offline")
+            raise UsageError("commands on an engine need the network", hint="leave out --offline")
         if self.node_rank or self.master_addr:
             raise UsageError(
-                "an engine tells each machine its own place", hint="leave out --node-rank and --master-addr"
+                "an engine sets each machine's rank and the first machine's address",
+                hint="leave out --node-rank and --master-addr",
             )
         name, _, queue = engine.partition(":")
         found, config = registry.engine(name), self._config()
@@ -367,7 +369,9 @@ def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) ->
     entries = []
     for one in map(variant, recipes):
         if not one.name:
-            raise UsageError("another machine cannot read a recipe without a file", hint="write it to a file")
+            raise UsageError(
+                "a recipe that is not in a file cannot be sent to another machine", hint="write it to a file"
+            )
         words = (*one.words, *changes)
         entries.append(MatrixEntry(" ".join([one.name, *words]), one.name, words))
     return entries

@@ -139,7 +139,8 @@ def environment_warnings() -> list[str]:
     if other := other_project():
         version, place = other
         told.append(
-            f"{place} has {OTHER} {version}, another project that is imported by the same name: one breaks the other; "
+            f"{place} has {OTHER} {version}, another project that is imported under the same name: one breaks "
+            "the other; "
             f"keep {OWN}: python -m pip uninstall {OTHER} {OWN}, then install {OWN} again"
         )
     return told

@@ -155,7 +155,7 @@ class Opened:
 
         if not 0 < self.master_port <= PORTS:
             raise UsageError(
-                f"--master-port {self.master_port}: there is no such port", hint=f"a number from 1 to {PORTS}"
+                f"--master-port {self.master_port}: there is no such port", hint=f"give a number from 1 to {PORTS}"
             )
         if (self.nnodes or 1) > 1 and not self.node_rank and not self.master_addr:
             from cachekit.compilers.nodes import place
@@ -223,7 +223,7 @@ class Opened:
         loaded = self._variant(recipe).load()
         if self.node_rank >= (nodes := loaded.parallel.nodes):
             raise UsageError(
-                f"this machine's number is {self.node_rank}, and {loaded.name} trains on {count(nodes, 'machine')}",
+                f"this machine's number is {self.node_rank}, but {loaded.name} trains on {count(nodes, 'machine')}",
                 hint="--nnodes N, or parallel.nodes in the recipe, says how many train together; --node-rank is from 0",
             )
         config = self._config()
@@ -271,7 +271,7 @@ def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:
         TypeError: They are one text, of which each letter would be an entry.
     """
     if isinstance(entries, str):
-        raise TypeError(f"entries are a list, not the text {entries!r}")
+        raise TypeError(f"entries must be a list, not the text {entries!r}")
     return entries
 
 

@@ -113,7 +113,7 @@ class Questions(Opened):
 
         if self.instance or self.target:
             raise UsageError(
-                "--instances compares all instance types, and one was named",
+                "--instances compares all instance types, but one was named",
                 hint="leave out --instance and --target, or --instances",
             )
         paid = own_prices([repr(price)] if isinstance(price, int | float) else price)
@@ -315,7 +315,7 @@ class Questions(Opened):
             return examine(self._config, wanted)
 
     def neuron_contract(self, report: str | Path | None = None) -> Contract:
-        """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
+        """Check on this host what cachekit assumes about Neuron and promises. `cachekit doctor --neuron-contract`.
 
         It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`. Ctrl-C ends it,
         and what is known by then is returned.

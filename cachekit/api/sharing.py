@@ -324,7 +324,7 @@ def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:
     found = [variant(recipe) for recipe in recipes]
     if any(isinstance(one.recipe, Recipe) for one in found):
         raise UsageError(
-            "a lock file names its recipes, and a Recipe has no path or name",
+            "a lock file names its recipes, but a Recipe has no path or name",
             hint="give the recipe's path or its name in the zoo; for changes, a Variant of that",
         )
     return found

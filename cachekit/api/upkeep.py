@@ -91,7 +91,7 @@ class Upkeep(Opened):
 
         Args:
             max_size: Bytes of the whole store, or `50GB`: what was used longest ago goes until it fits.
-            max_age: Seconds, or `30d`: what was not used for so long goes.
+            max_age: Seconds, or `30d`: what was not used for that long goes.
             all_of: Only records of compilers whose folder or version fits this pattern, `neuronxcc-2.2*`; all of
                 them, where there is no limit.
             dry_run: Only say what would go.

@@ -41,7 +41,7 @@ def main() -> None:
 # Of a module that is another project's nothing can be asked: not even the words of an error.
 _OVERWRITTEN = """\
 error[overwritten]: {place} has files of another project in place of some of ours
-  cause: the project called cachekit on PyPI is imported by the same name as cachekit-neuron
+  cause: the project called cachekit on PyPI is imported under the same name as cachekit-neuron
   hint: {pip} uninstall cachekit cachekit-neuron, then install cachekit-neuron again"""
 
 

@@ -72,13 +72,13 @@ STORE = {
     "show": Verb("records", "Show a record: its ingredients, its modules, and who made it.", "show"),
     "verify": Verb("upkeep", "Check every record and every file of the store.", "verify"),
     "gc": Verb("upkeep", "Remove what is no longer needed from the store.", "gc"),
-    "pin": Verb("records", "Keep a recipe's record, whatever limits `cachekit store gc` has.", "pin"),
+    "pin": Verb("records", "Keep a recipe's record, whatever the limits of `cachekit store gc`.", "pin"),
     "unpin": Verb("records", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
     "rm": Verb("records", "Remove records from the store, with the files that only they name.", "rm"),
     "export": Verb(
         "export_import", "Write records as one file for a machine without a network, or as a Neuron cache.", "export"
     ),
-    "import": Verb("export_import", "Take a bundle, or the finished modules of a Neuron cache.", "take"),
+    "import": Verb("export_import", "Import a bundle, or the finished modules of a Neuron cache.", "take"),
     "lock": Verb("sharing", "Write the exact artifacts of recipes into cachekit.lock.", "lock"),
     "neff": Verb("neff", "Describe NEFFs: what they are, whether they are intact, and what they leak."),
 }

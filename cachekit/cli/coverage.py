@@ -33,10 +33,10 @@ def command(
 ) -> Shown:
     """Show which modules of a recipe are cached, failed or missing.
 
-    Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
-    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
-    different bytes, with both builders. With --require-warm, exits 3 if anything is not cached. With --all, a remote's
-    index says how many modules are there; where recipes are named, or with --require-warm, each record is read.
+    Names each module and where it is; for a failed one, also the class of its failure and its log. Looks at the store,
+    the remotes and the compiler's own folder; runs and fetches nothing. Reports divergent builds, which have the same
+    key and different bytes, and who made each. With --require-warm, exits 3 if anything is not cached. With --all, a
+    remote's index says how many modules are there; if recipes are named, or with --require-warm, each record is read.
 
     Example:  cachekit coverage bert
 
@@ -83,8 +83,8 @@ def _told(found: Sequence[Coverage]) -> list[str]:
         return []
     names = ", ".join(dict.fromkeys(place for one in told for place in one.where))
     text = (
-        f"as the index of {names} says, of {out.count(len(told), 'recipe')}; `cachekit coverage RECIPE`, or"
-        " --require-warm, reads the records and looks at each file"
+        f"for {out.count(len(told), 'recipe')}, this is what the index of {names} says; `cachekit coverage "
+        "RECIPE`, or --require-warm, reads the records and looks at each file"
     )
     return out.labelled("", text)
 
@@ -105,12 +105,12 @@ def _full(one: Coverage) -> list[str]:
         where = f", {', '.join(one.where)}" if one.where else ""
         lines.append(f"  {one.cached} of {out.count(one.needed, 'module')} cached{graphs}{where}")
     elif one.status == "unknown":
-        lines.append("  nothing is cached here, and nobody knows what is elsewhere")
+        lines.append("  nothing is cached here, and what the remotes have is not known")
     else:
         about = f"; the nearest record has {out.count(one.graphs, 'graph')}" if one.graphs else ""
         lines += out.labelled("", f"nothing is cached, and no run has recorded which modules are needed{about}", 2)
     if one.basis == "trial":
-        lines.append("  what is needed was reported by a trial that failed; there may be more")
+        lines.append("  what is needed was reported by a trial run that failed; there may be more")
     lines += _trouble(one)
     if one.status != "covered":
         where = f" on {a(one.elsewhere)}" if one.elsewhere else ""
@@ -125,7 +125,7 @@ def _trouble(one: Coverage, indent: int = 0, told: Collection[str] = ()) -> list
     for status in ("failed", "missing"):
         listed = [module for module in one.modules if module.status == status]
         for module in listed[:SHOWN]:
-            lines.append(f"{left}  {status}  {module.name or 'the trial'}")
+            lines.append(f"{left}  {status}  {module.name or 'the trial run'}")
             if failed := module.failed:
                 lines += out.labelled("", f"{failed.kind}: {failed.message}", 10 + indent)
                 lines.append(f"{left}          log {failed.log}")
@@ -134,7 +134,7 @@ def _trouble(one: Coverage, indent: int = 0, told: Collection[str] = ()) -> list
             lines.append(f"{left}  {status}  {len(listed) - SHOWN} more (--format json)")
     trial = one.trial
     if trial and not any(module.status == "failed" for module in one.modules):
-        lines += out.labelled(f"{left}  the last trial failed: ", trial.message)
+        lines += out.labelled(f"{left}  the last trial run failed: ", trial.message)
         lines.append(f"{left}    log {trial.log}")
     for build in one.builds:
         for two in build.modules[:SHOWN]:

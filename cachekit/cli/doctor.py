@@ -30,7 +30,10 @@ REPORT = "neuron-contract.json"
 LABEL = len("compiler_cache_dir ")  # the longest name of what a machine has
 
 ContractOnly = Annotated[
-    bool, typer.Option("--neuron-contract", help="Check whether this host's Neuron does what cachekit promises.")
+    bool,
+    typer.Option(
+        "--neuron-contract", help="Check on this host what cachekit assumes about Neuron, and what cachekit promises."
+    ),
 ]
 Report = Annotated[
     Optional[Path],
@@ -47,13 +50,13 @@ Report = Annotated[
 def command(cache: Cache, contract: ContractOnly = False, report: Report = None) -> Shown:
     """Show this machine, what is wrong with its set-up, and how to repair it.
 
-    Shows toolchain, target and paths, as they go into keys, and then what each check found. Changes nothing. Exits 1 if
-    something is wrong.
+    Shows the toolchain and target that go into keys, the paths in use, and what each check found. Changes nothing.
+    Exits 1 if something is wrong.
 
     --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
-    minutes, and writes a report that can be sent to us into the working directory, never over a file that is there. It
-    exits 1 if a promise is broken or something is not as cachekit assumes, and says what that means, or if 15 minutes
-    were not enough. Ctrl-C shows what is known by then.
+    minutes, and writes a report for you to send to us. The report goes into the working directory, and never replaces a
+    file. It exits 1 if 15 minutes were not enough, if a promise is broken, or if something is not as cachekit assumes,
+    and says what that means. Ctrl-C ends it and shows what is known so far.
 
     Example:  cachekit doctor --neuron-contract
     """
@@ -162,9 +165,9 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
                     lines += out.labelled(f"{label}: ".ljust(9), words, 9)
     lines.append("")
     if answer.stopped:
-        lines += out.labelled("", f"not all of it: {answer.stopped}")
+        lines += out.labelled("", f"incomplete: {answer.stopped}")
     if answer.report:
-        lines += out.labelled("", f"report, to be sent to us: {answer.report}")
+        lines += out.labelled("", f"report, to send to us: {answer.report}")
     counts = answer.counts
     said = f"{counts['ok']} ok, {counts['differs']} differ, {counts['unknown']} unknown"
     return [*lines, f"{out.count(len(outcomes), 'line')} in {out.duration(answer.seconds)}: {said}"]

@@ -54,7 +54,7 @@ def export(
     """Write records as one file for a machine without a network, or as a Neuron cache.
 
     A name that ends in .tar is a bundle: records with all their compiled files, for `cachekit store import` elsewhere.
-    Models, data and packages are not in it. Unpacked with `tar x` into an empty folder, it is a remote.
+    Models, data and packages are not in it. `tar x` into an empty folder makes that folder a remote.
 
     A folder is a Neuron cache, for Neuron and optimum-neuron. It may be in use: finished modules in it stay, and locked
     ones are left alone.
@@ -119,14 +119,14 @@ def exported(answer: Exported) -> list[str]:
 
 @verb("home", "trust", answers="Unbundled, Imported")
 def take(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Shown:
-    """Take a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
+    """Import a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
 
-    A file is a bundle. Every byte of it is compared before any of it becomes visible: exit 5 means that nothing was
-    taken. With --dry-run it is only compared and listed. It is taken if each record is signed by somebody whom
-    `cachekit trust add` has named; else with --trust-all, whoever made it.
+    A file is a bundle. Every byte of it is checked before any of it becomes visible: exit 5 means that nothing was
+    imported. With --dry-run it is only checked and listed. It is imported if each record is signed by somebody whom
+    `cachekit trust add` has named; otherwise only with --trust-all.
 
     A folder is a Neuron cache. It stays as it is, and may be in use. Failed, locked, unfinished or damaged modules
-    are left out and reported. A cache that others can write to is taken only with --trust-all.
+    are left out and reported. A cache that others can write to is imported only with --trust-all.
 
     Example:  cachekit store import bert.tar
 

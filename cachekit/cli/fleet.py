@@ -23,10 +23,12 @@ app = group(
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="[FLEET]", help="A fleet's name, or its beginning; the newest by default.", show_default=False
+        metavar="[FLEET]",
+        help="A fleet's name, or the beginning of its name; by default the newest fleet.",
+        show_default=False,
     ),
 ]
-Number = Annotated[int, typer.Argument(metavar="[NUMBER]", help="Which of its commands, from 0.", min=0)]
+Number = Annotated[int, typer.Argument(metavar="[NUMBER]", help="The number of a command of the fleet, from 0.", min=0)]
 BAD = ("failed", "lost", "timed-out", "cancelled")
 
 
@@ -55,7 +57,7 @@ def show(cache: Cache, name: Name = "") -> Shown:
 def wait(cache: Cache, name: Name = "") -> Shown:
     """Wait until all commands of a fleet have ended.
 
-    Ctrl-C ends the wait, and the commands go on. Exits 1 if a command failed, was lost or cancelled, or used up its
+    Ctrl-C ends the wait, and the commands go on. Exits 1 if a command failed, was lost or cancelled, or ran out of
     time.
 
     Example:  cachekit fleet wait
@@ -66,7 +68,7 @@ def wait(cache: Cache, name: Name = "") -> Shown:
 @app.command("cancel")
 @verb("home", answers="FleetState")
 def cancel(cache: Cache, name: Name = "") -> Shown:
-    """Cancel the commands of a fleet, running and waiting.
+    """Cancel a fleet's running and waiting commands.
 
     Example:  cachekit fleet cancel
     """
@@ -81,7 +83,7 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 @app.command("logs")
 @verb("home", answers="FleetLog")
 def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
-    """Print the output of a command of a fleet, and of its engine.
+    """Print a fleet command's output, and what the engine says about it.
 
     Example:  cachekit fleet logs 261124-101500 3
     """
@@ -179,7 +181,7 @@ def plan(answer: FleetPlan) -> list[str]:
         f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once"
         + (f", on {answer.nodes} machines each" if answer.nodes > 1 else ""),
         f"  {totals.hit} will be found, {totals.miss - same} compile"
-        + (f", {same} find what another one compiles" if same else ""),
+        + (f", {same} find what another command compiles" if same else ""),
     ]
     if totals.miss and answer.seconds:
         known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines * answer.nodes, 'machine')}"
@@ -190,19 +192,22 @@ def plan(answer: FleetPlan) -> list[str]:
     if answer.price is not None:
         # The machine that compiles may be another one than the one that is compiled for.
         per_hour = answer.price.per_hour * answer.nodes
-        an_hour = f"{dollars(answer.price.per_hour)} an hour of a machine ({answer.price.source})"
+        an_hour = f"{dollars(answer.price.per_hour)} an hour per machine ({answer.price.source})"
         lines += out.labelled("  costs ", f"{_range(answer, per_hour)} for compiling, at {an_hour}")
     elif answer.lacks:
         lines += out.labelled(
-            "  costs ", "unknown: the registry quotes no price of such a machine; --price DOLLARS, for an hour"
+            "  costs ", "unknown: the registry has no price for such a machine; give --price DOLLARS, per hour"
         )
     lines += _elsewhere(answer)
     if answer.max_seconds is not None:
-        lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, within the budget")
+        lines.append(f"  each command is stopped after {out.duration(answer.max_seconds)}, within the budget")
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
     if answer.lacks:
-        lines += ["", *(line for what in answer.lacks for line in out.labelled("not submitted as it stands: ", what))]
+        lines += [
+            "",
+            *(line for what in answer.lacks for line in out.labelled("would not be submitted as it is: ", what)),
+        ]
     request = ["", "would submit", *(f"  {line}" for line in answer.request.splitlines())] if answer.request else []
     return [*lines, *request]
 
@@ -222,7 +227,7 @@ def _elsewhere(answer: FleetPlan) -> list[str]:
         return []
     here, there, lines = answer.price, answer.price_there, []
     if there is None:
-        said = f"the registry quotes no price of it; --price {answer.compile_for}=DOLLARS, for an hour"
+        said = f"the registry has no price for it; give --price {answer.compile_for}=DOLLARS, per hour"
     else:
         said = f"there it costs {_range(answer, there.per_hour)}, at {dollars(there.per_hour)} an hour ({there.source})"
         if here is not None and here.per_hour:

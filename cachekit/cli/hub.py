@@ -56,7 +56,7 @@ def use(
 ) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
-    A team keeps that file with its code. A repo of somebody else's is only read.
+    A team keeps that file with its code. Somebody else's repo is only read.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """
@@ -121,7 +121,9 @@ def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
             continue
         if one.recipes:
             there = first_of((cut(name, LONGEST) for name in one.recipes), SHOWN)
-            lines += out.labelled("", f"{one.remote}: no record is of a recipe named {asked!r}, but of {there}")
+            lines += out.labelled(
+                "", f"{one.remote}: no record of a recipe named {asked!r}; there are records of {there}"
+            )
         else:
             lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
         if one.demands:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def human(answer: InstancePlan) -> list[str]:
     """Instance types side by side: what training costs on each, why one is the cheapest, and who says so."""
     head = (
-        f"{answer.cheapest} trains it cheapest" if answer.cheapest else "nobody knows which machine trains it cheapest"
+        f"{answer.cheapest} trains it most cheaply"
+        if answer.cheapest
+        else "it is not known which machine trains it most cheaply"
     )
     lines = [f"{answer.recipe}: {head}"]
     for sentence in answer.why:
@@ -38,7 +40,7 @@ def human(answer: InstancePlan) -> list[str]:
     reasons: dict[str, list[str]] = {}
     bare = [row.instance for row in answer.instances if row.plan != "refused" and row not in able]
     if bare:
-        lines += out.labelled("no price and no time is known of: ", ", ".join(bare), 2)
+        lines += out.labelled("neither a price nor a time is known for: ", ", ".join(bare), 2)
     for row in answer.instances:
         if row.plan == "refused":
             reasons.setdefault(row.refused, []).append(row.instance)

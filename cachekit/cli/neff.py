@@ -136,12 +136,12 @@ def _leaks(leaks: Leaks, *, whole: bool) -> list[str]:
     for label, names in (("name", leaks.users), ("host", leaks.hosts)):
         if names:
             words.append(f"the {label}{'s' if len(names) > 1 else ''} {first_of(names, PATHS)}")
-    lines = _field("leaks", " and ".join(words) + ": look before you publish it") if words else []
+    lines = _field("leaks", " and ".join(words) + ": check before you publish it") if words else []
     shown = leaks.paths if whole else leaks.paths[:PATHS]
     lines += [_cut(f"  {leak.path}") for leak in shown]
     lines += _more(leaks.count - len(shown))
     if not leaks.complete:
-        lines += _field("note", "too large to be searched to its end: there may be more paths")
+        lines += _field("note", "too large to search completely: there may be more paths")
     return lines
 
 

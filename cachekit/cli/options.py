@@ -120,11 +120,12 @@ Instance = Annotated[
 ]
 Target = Annotated[Optional[str], typer.Option("--target", metavar="NAME", help="The chip to use: trn1, trn2 or inf2.")]
 NodeCount = Annotated[
-    Optional[int], typer.Option("--nnodes", metavar="N", min=1, help="Machines that train together: parallel.nodes.")
+    Optional[int],
+    typer.Option("--nnodes", metavar="N", min=1, help="How many machines train together (parallel.nodes)."),
 ]
 NodeRank = Annotated[int, typer.Option("--node-rank", metavar="R", min=0, help="This machine's number, from 0.")]
 MasterAddress = Annotated[str, typer.Option("--master-addr", metavar="HOST", help="The first machine's address.")]
-MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="The port on that machine.")]
+MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="The first machine's port.")]
 Cache = Annotated[
     Optional[str],
     typer.Option(
@@ -133,7 +134,9 @@ Cache = Annotated[
 ]
 TrustAll = Annotated[
     bool,
-    typer.Option("--trust-all", help="Use what anybody made; a compiler cache is code that runs on this machine."),
+    typer.Option(
+        "--trust-all", help="Use records no matter who made them; a compiler cache is code that runs on this machine."
+    ),
 ]
 Trust = Annotated[
     Optional[str],
@@ -147,7 +150,7 @@ Offline = Annotated[bool, typer.Option("--offline", help="Open no network connec
 Wait = Annotated[
     Optional[str],
     typer.Option(
-        "--wait", metavar="TIME", help="Wait this long for another process that compiles the same key: 90s, 10m."
+        "--wait", metavar="TIME", help="Wait this long for another process that is compiling the same key: 90s, 10m."
     ),
 ]
 Recipes = Annotated[
@@ -165,27 +168,27 @@ RecipesOrKeys = Annotated[
     ),
 ]
 EveryRecipe = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only for this task: text-classification.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only this task: text-classification.")]
 ModelName = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
+    str, typer.Option("--model", metavar="NAME", help="Only this model id, part of an id, or model type: bert.")
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", help="Only what costs at most this per hour."),
+    typer.Option("--max-price", metavar="DOLLARS", help="Only what costs at most this much per hour."),
 ]
 Price = Annotated[
     Optional[list[str]],
     typer.Option(
         "--price",
         metavar="[TYPE=]DOLLARS",
-        help="What you pay per hour, for a TYPE or any machine; a TYPE alone takes the registry's price. Repeatable.",
+        help="What you pay per hour, for a TYPE or any machine; a TYPE alone means the registry's price. Repeatable.",
     ),
 ]
 LockFile = Annotated[
     Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
 ]
 RequireWarm = Annotated[
-    bool, typer.Option("--require-warm", help="Exit 3 instead of compiling; 7 where a remote could not be asked.")
+    bool, typer.Option("--require-warm", help="Exit 3 instead of compiling, or 7 if a remote could not be asked.")
 ]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile even if a record is stored, and replace it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]

@@ -41,7 +41,10 @@ LABELS = 10
 IGNORED = 5
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 Instances = Annotated[
-    bool, typer.Option("--instances", help="Compare the registry's instance types: which one trains it cheapest.")
+    bool,
+    typer.Option(
+        "--instances", help="Compare the registry's instance types: which one trains the recipe most cheaply."
+    ),
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
@@ -72,11 +75,11 @@ def command(
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
-    on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
-    compiler, and its cost from the price of the machine. For local data, it shows rows, classes, examples and
+    on a miss, and 7 if a remote could not be asked. The compile time of a miss is estimated from records of the same
+    compiler, and its cost from the price of the machine. For local data, the plan shows rows, classes, examples and
     anything that looks wrong, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and
-    --max-price choose among the recipes of the zoo. --instances compares instance types, by the training times that
-    were published for the recipe and by the prices of the registry, or yours.
+    --max-price choose among the recipes of the zoo. --instances compares instance types, by the training times
+    published for the recipe and by the registry's prices, or yours.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -172,7 +175,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
     for silent in answer.unanswered:
         lines += out.labelled("", unanswered(silent), 2)
     if answer.unasked:
-        lines += out.labelled("", f"not asked, as no connection may be opened: {', '.join(answer.unasked)}", 2)
+        lines += out.labelled("", f"not asked, because no connection may be opened: {', '.join(answer.unasked)}", 2)
     if near is None and answer.flaw:
         pass  # the store has one, and it is useless
     elif near is None:
@@ -290,7 +293,7 @@ def _time(answer: Planned) -> list[str]:
 
 
 def _unpriced(instance: str) -> str:
-    return f"no dollars: the registry has no price of {instance} (--price {instance}=DOLLARS, for an hour)"
+    return f"no cost: the registry has no price for {instance} (give --price {instance}=DOLLARS, per hour)"
 
 
 def _reuse(answer: Planned) -> list[str]:

@@ -33,17 +33,19 @@ Event = dict[str, Any]
 # What is told of an event, by its name; nothing where the text is empty. First what goes on, which the live line shows
 # and plain lines repeat only every so often; then lines of their own; then warnings, which quiet does not silence.
 GOING_ON: dict[str, Callable[[Event], str]] = {
-    "store.waiting": lambda e: f"waiting: {e['holder']} removes from the store, {out.duration(e['waited'])} so far",
+    "store.waiting": lambda e: (
+        f"waiting: {e['holder']} is removing files from the store, {out.duration(e['waited'])} so far"
+    ),
     "remote.again": lambda e: f"{e['reason']}; asking again in {out.duration(e['seconds'])}",
     "lock.waiting": lambda e: _waits(e) if "takes_over_seconds" in e else f"still waiting for {e['holder']}",
     "pull.progress": lambda e: f"fetched {out.size(e['bytes'])} of {out.size(e['total'])}",
     "push.progress": lambda e: f"sent {out.size(e['bytes'])} to {e['remote']}",
-    "worker.lock": lambda e: f"waiting for another process that compiles {e['module']}, {e['minutes']:.0f} min",
+    "worker.lock": lambda e: f"waiting for another process that is compiling {e['module']}, {e['minutes']:.0f} min",
     "verify.progress": lambda e: (
         f"checked {out.size(e['bytes'])} of {out.size(e['total'])}" if e["bytes"] < e["total"] else ""
     ),
     "verify.graphs": lambda e: (
-        f"looking into compiled graphs: record {e['done'] + 1} of {e['of']}" if e["of"] >= MANY else ""
+        f"checking compiled graphs: record {e['done'] + 1} of {e['of']}" if e["of"] >= MANY else ""
     ),
     "verify.repairing": lambda e: f"repairing {e['key'][:12]} {e['file']}",
     "gc.removing": lambda e: "" if e["files"] % MANY else f"removed {out.count(e['files'], 'file')}",
@@ -65,14 +67,14 @@ LINES: dict[str, Callable[[Event], str]] = {
         if e["records"]
         else ""
     ),
-    "lease.failed": lambda e: f"no lease, so another machine may compile the same: {e['reason']}",
+    "lease.failed": lambda e: f"no lease, so another machine may compile the same key: {e['reason']}",
     "compile.start": lambda e: (
-        "a trial run of a few steps with the nearest record, which ends where something would compile"
+        "a trial run of a few steps with the nearest record, which ends if anything would compile"
         if e.get("strict")
         else "compiling: a trial run of a few steps"
         + (f"; expected about {out.duration(e['expected_seconds'])}" if e.get("expected_seconds") else "")
     ),
-    "build.start": lambda e: f"compiling again, to compare with what {e['by']} made, {e['created'][:16]}",
+    "build.start": lambda e: f"compiling again, to compare with what {e['by']} made on {e['created'][:16]}",
     "restore": lambda e: f"restored {out.size(e['bytes'])} in {out.duration(e['seconds'])}",
     "worker.lock-cleared": lambda e: f"cleared the lock of {e['module']}: {e['reason']}",
     "worker.lock-held": lambda e: f"{e['module']} is being compiled by another process: {e['reason']}",
@@ -85,7 +87,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "worker.failure-cleared": lambda e: f"{e['module']} failed before ({e['class']}); trying again",
     "worker.failure-tried-again": lambda e: f"{e['module']} failed before, and its log does not say why; trying again",
     "worker.note": lambda e: str(e["note"]),
-    "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
+    "worker.retry": lambda e: f"compiling {out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
     "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
     "fleet.submitted": lambda e: f"submitted {e['fleet']}: {out.count(e['commands'], 'command')} on {e['engine']}",
@@ -102,21 +104,23 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "data.doubt": lambda e: f"the data is odd: {e['doubt']}",
     "nodes.unshared": lambda e: f"no shared cache can be written: each of {e['nodes']} machines compiles for itself",
     "lease.crowded": lambda e: (
-        f"so many commits are made on {e['remote']} that signs of life of this machine are rare: others may wait "
+        f"so many commits are made on {e['remote']} that signs of life from this machine are rare: others may wait "
         f"{out.duration(e['seconds'])} for it if it dies; leases in a bucket or folder beside the repo need no commits"
     ),
     "spot.notice": lambda e: (
-        f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
+        f"EC2 is taking this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another "
+        "machine may compile now"
     ),
     "push.last": lambda e: (
         f"pushing what is finished, for {e['seconds']:.0f} s at most"
-        f"{', then giving the lease back' if e['lease'] else ''}; Ctrl-C ends that"
+        f"{', then giving the lease back' if e['lease'] else ''}; Ctrl-C stops it"
     ),
     "store.unguarded": lambda e: (
-        f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
+        f"{e['holder']} has been removing files from the store for {out.duration(e['waited'])}; continuing "
+        "without waiting"
     ),
     "push.failed": lambda e: (
-        f"not pushed, and kept here: {'as said' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
+        f"not pushed, and kept here: {'see above' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
         " later: cachekit push --pending"
     ),
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; {e['hint']}",
@@ -126,9 +130,9 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         + ("`cachekit trust sign KEY`" if e["signs"] else "`cachekit trust init`")
         + ", then `cachekit push`"
     ),
-    "remote.failed": lambda e: f"{e['reason']}; going on without it" + (f"; {e['hint']}" if _advises(e) else ""),
+    "remote.failed": lambda e: f"{e['reason']}; continuing without it" + (f"; {e['hint']}" if _advises(e) else ""),
     "trust.all": lambda _: (
-        "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
+        "--trust-all: records are used no matter who made them, and a compiler cache is code that runs on this machine"
     ),
     "trust.clash": lambda e: f"{e['message']}, and no other command runs here: {e['reason']}; {e['hint']}",
     "remote.untrusted": lambda e: f"{e['message']}: {e['reason']}",  # the hint, of three lines, is for an error
@@ -136,13 +140,13 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         f"the store's record {e['key'][:12]} is not used: it is {e['reason']}"
         + ("; it was moved to quarantine" if e["quarantine"] else "")
     ),
-    "remote.damaged": lambda e: f"{e['remote']} has an entry for {e['key'][:16]} that cannot be used: {e['reason']}",
+    "remote.damaged": lambda e: f"{e['remote']} has a record of {e['key'][:16]} that cannot be used: {e['reason']}",
     "worker.lock-found": lambda e: f"{e['module']} is locked, and may stay so: {e['reason']}; {e['advice']}",
     "restore.withdrawn": lambda e: f"{e['module']} was taken out of the compiler's own folder: {e['reason']}",
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
-    "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
+    "restore.refused": lambda e: f"the record cannot be used, and will be made again: {e['reason']}",
     "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
-    "resume.none": lambda e: f"{e['folder']} has no checkpoint to resume from: the training begins anew",
+    "resume.none": lambda e: f"{e['folder']} has no checkpoint to resume from: the training starts from the beginning",
     "resume.passed": lambda e: f"{e['checkpoint']} is skipped: {e['reason']}",
     "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
     "train.not-kept": lambda e: f"what was compiled could not be kept: {e['reason']}",

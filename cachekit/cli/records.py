@@ -162,7 +162,7 @@ def rm(
     force: Force = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Remove records from the store, with the files that only they name. Remotes keep theirs.
+    """Remove records from the store, with the files that only they name. Remotes keep their copies.
 
     Example:  cachekit store rm 3f2a91c0 --dry-run
     """
@@ -193,10 +193,10 @@ def pin(
     listing: List = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Keep a recipe's record, whatever limits `cachekit store gc` has.
+    """Keep a recipe's record, whatever the limits of `cachekit store gc`.
 
     Pins the recipe's current key: after an upgrade or an edit the recipe has another key. If the key is not warm yet,
-    what is made for it later is kept.
+    the record made for it later is kept.
 
     Example:  cachekit store pin bert
 

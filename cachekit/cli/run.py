@@ -106,5 +106,5 @@ def human(answer: Ran) -> list[str]:
     else:
         what = f"compiled nothing: {out.count(found, 'graph')} found" if found else "nothing was compiled or found"
         kept = f"; saved about {out.duration(answer.saved_seconds)}" if answer.saved_seconds > 0 else ""
-    seed = f" (begun with those of {answer.seed[:16]})" if answer.seed else ""
+    seed = f" (beginning with those of {answer.seed[:16]})" if answer.seed else ""
     return [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]

@@ -67,7 +67,7 @@ def pull(
     if locked or lock_file:
         if overrides or tiny or module or all_of or cache.toolchain or cache.target or cache.instance:
             raise UsageError(
-                "--locked takes recipes, and none of --set, --tiny, --module, --all-of or another machine",
+                "--locked takes recipes, but no --set, --tiny, --module, --all-of, or other machine",
                 hint="the lock file has all of these",
             )
         return _shown(cache.pull_locked(*names, lock_file=lock_file, dry_run=dry_run))
@@ -94,7 +94,7 @@ def pulled(answer: Pulls) -> list[str]:
             f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
             "present": f"already in the store, {out.size(one.present)}",
-            "absent": "in no remote that was asked" if one.error else "in no remote",
+            "absent": "on no remote that was asked" if one.error else "on no remote",
             "failed": f"failed: {one.error.message if one.error else ''}",
         }[one.state]
         key = f"  key {one.key[:16]}" if one.key else ""
@@ -106,7 +106,9 @@ def pulled(answer: Pulls) -> list[str]:
 Pending = Annotated[bool, typer.Option("--pending", help="Push only what could not be pushed before.")]
 Public = Annotated[bool, typer.Option("--public", help="Also push to a remote that anybody can read.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace other records of the same keys.")]
-Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is there, and push again what is damaged.")]
+Recheck = Annotated[
+    bool, typer.Option("--recheck", help="Also read what is on the remotes, and push again what is damaged there.")
+]
 
 
 @verb("home", "compiler", "cache", answers="Pushes", tells=["push.failed"])
@@ -123,8 +125,8 @@ def push(
 ) -> Shown:
     """Send new records of the store to the remotes.
 
-    Pushes to every writable remote: all records, where none is named. A remote that anybody can read needs --public;
-    what the records reveal about this machine is shown first.
+    Pushes to every writable remote: the records that you name, or all of them. A remote that anybody can read needs
+    --public; cachekit first shows what the records reveal about this machine.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
@@ -197,7 +199,8 @@ def lock(
 
     Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
     as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.
-    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, locks again what the file has.
+    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, renews every entry of the
+    file.
 
     Example:  cachekit store lock bert
 
@@ -214,7 +217,7 @@ def lock(
             f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
         )
     done = cache.lock(*options.variants(recipes, overrides, tiny=tiny), lock_file=file, dry_run=dry_run)
-    told = [f"no remote has {_name(one)}: others cannot pull it before `cachekit push`" for one in done.unshared]
+    told = [f"no remote has {_name(one)}: others cannot pull it until `cachekit push`" for one in done.unshared]
     return Shown(done, locked, lambda found: "\n".join(one.key for one in found.locked), warnings=tuple(told))
 
 

@@ -22,20 +22,22 @@ SHOWN = 8  # rows of a table, for people
 LONGEST = 30  # characters of a name in it
 
 RunName = Annotated[
-    str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or the beginning of that.")
+    str, typer.Option("--run", metavar="last|RUN", help="Only one run: its name, or the beginning of its name.")
 ]
-Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began on that day or later, in UTC.")
+]
 By = Annotated[
     str,
     typer.Option(
         "--by",
         metavar="day|week|month",
-        help="The period of a row in the last table.",
+        help="The period that a row of the last table covers.",
         autocompletion=lambda incomplete: [one for one in PERIODS if one.startswith(incomplete)],
     ),
 ]
 Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
-Check = Annotated[bool, typer.Option("--check", help="Count all journals anew, and compare with the kept figures.")]
+Check = Annotated[bool, typer.Option("--check", help="Count all journals again, and compare with the stored figures.")]
 Html = Annotated[
     Optional[Path],
     typer.Option(
@@ -67,10 +69,10 @@ def command(
 ) -> Shown:
     """Show what the cache did and saved, in all runs and in the last one.
 
-    Seconds saved are the compile time of the graphs that were found, minus the time it took to get them; if they are
-    negative, the cache cost time. A run counts for the UTC day on which it began. --cost adds dollars at this machine's
-    price for runs on machines of its type; --price adds dollars for all runs. --check counts all journals anew, and
-    exits 5 if figures differ.
+    Seconds saved are the compile time of the graphs that were found, minus the time it took to get them; if the
+    difference is negative, the cache cost time. A run counts for the UTC day on which it began. --cost adds dollars at
+    this machine's price for runs on machines of its type; --price adds dollars for all runs. --check counts all
+    journals again, and exits 5 if figures differ.
 
     Example:  cachekit stats --since 7d --cost
 
@@ -110,11 +112,11 @@ def command(
 def checked(answer: CheckedStats) -> list[str]:
     """What counting anew came to, for people."""
     gone = answer.runs - answer.recounted
-    lines = [f"{out.count(answer.recounted, 'journal')} counted anew; {len(answer.differ)} differ"]
+    lines = [f"{out.count(answer.recounted, 'journal')} counted again; {len(answer.differ)} differ"]
     lines += [f"  {run}" for run in answer.differ]
     if gone:
-        why = "the journal was removed, or says no end: the run was killed, or goes on"
-        lines += out.labelled("", f"{out.count(gone, 'run')} cannot be counted anew: {why}")
+        why = "the journal was removed, or has no end: the run was killed, or is still running"
+        lines += out.labelled("", f"{out.count(gone, 'run')} cannot be counted again: {why}")
     return lines
 
 
@@ -146,7 +148,7 @@ def about(answer: Stats) -> list[str]:
 
 
 def price_words(answer: Stats) -> str:
-    """What dollars were counted with; empty without a price, or without runs."""
+    """The price that dollars were computed with; empty without a price, or without runs."""
     price = answer.price
     if not price or not answer.total.runs:
         return ""
@@ -190,7 +192,7 @@ _LINES: list[tuple[str, Any]] = [
     ("records damaged", lambda f: f.damaged and str(f.damaged)),
     ("pushes failed", lambda f: f.push_failures and str(f.push_failures)),
     ("remotes that failed", lambda f: f.remote_failures and str(f.remote_failures)),
-    ("lost to them", lambda f: f.lost_seconds and out.duration(f.lost_seconds)),
+    ("time lost to them", lambda f: f.lost_seconds and out.duration(f.lost_seconds)),
     ("compiles avoided", lambda f: f.recorded_seconds and out.duration(f.recorded_seconds)),
     ("fetching them took", lambda f: f.retrieval_seconds and out.duration(f.retrieval_seconds)),
 ]
@@ -212,7 +214,7 @@ def figures(answer: Stats) -> tuple[list[str], list[list[str]]]:
         rows.append([f"bypassed: {reason}", *(str(found.bypasses.get(reason, "-")) for _, found in columns)])
     rows.append(["saved", *(out.duration(found.saved_seconds) for _, found in columns)])
     if columns[0][1].saved_dollars is not None:
-        rows.append(["saved money", *(dollars(found.saved_dollars) for _, found in columns)])
+        rows.append(["money saved", *(dollars(found.saved_dollars) for _, found in columns)])
     return ["", *(name for name, _ in columns)], rows
 
 

@@ -58,7 +58,7 @@ def page(answer: Stats) -> str:
     lines += [f"<p>{_text(line)}</p>" for line in [*stats.about(answer), stats.price_words(answer)] if line]
     if answer.total.runs:
         header, rows = stats.figures(answer)
-        first = ("keys found", "graphs found", "graphs compiled", "saved", "saved money")
+        first = ("keys found", "graphs found", "graphs compiled", "saved", "money saved")
         cards = [(label, cells[-1]) for label, *cells in rows if label in first]
         lines.append("<dl>" + "".join(f"<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>" for a, b in cards) + "</dl>")
         headed = {answer.by: answer.periods, "recipe": answer.recipes, "place": answer.remotes}

@@ -34,7 +34,9 @@ RecipeOrLast = Annotated[
 Resume = Annotated[
     str,
     typer.Option(
-        "--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint if there is one, or from this one."
+        "--resume",
+        metavar="auto|CHECKPOINT",
+        help="Resume from this checkpoint; auto: from the last one, if there is one.",
     ),
 ]
 OutputDir = Annotated[
@@ -70,9 +72,9 @@ def command(
 ) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
-    What is not warm is warmed first.
+    Warms the recipe first if it is not warm.
 
-    The figures also go to cachekit-result.json in the output folder.
+    The result, with its metrics, also goes to cachekit-result.json in the output folder.
 
     With --on, a machine of an engine trains, and `cachekit fleet` follows it.
 

@@ -39,7 +39,9 @@ What = Annotated[
 ]
 Before = Annotated[
     str,
-    typer.Option("--before", metavar="DATE", help="Revoke all that was made or signed before this day: 2026-11-01."),
+    typer.Option(
+        "--before", metavar="DATE", help="Revoke everything that was made or signed before this day: 2026-11-01."
+    ),
 ]
 Records = Annotated[
     list[str],
@@ -101,10 +103,10 @@ def ls(cache: Cache) -> Shown:
 @app.command("revoke")
 @verb("home", answers="ChangedTrust")
 def revoke(cache: Cache, what: What = None, before: Before = "", dry_run: options.DryRun = False) -> Shown:
-    """Stop using signers, records, or all before a date.
+    """Stop trusting signers, records, or everything before a date.
 
-    Writes your own settings, which hold in every project, and the project's where it has some, for your team to review.
-    Copies in the store go to quarantine when a command meets them, with every record that reused them.
+    Writes to your own settings, which apply in every project, and to the project's, if it has any, for your team to
+    review. Copies in the store go to quarantine when a command meets them, with every record that reused them.
 
     Example:  cachekit trust revoke alice
 
@@ -124,7 +126,7 @@ def revoke(cache: Cache, what: What = None, before: Before = "", dry_run: option
 def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Shown:
     """Sign records of the store.
 
-    By your signature you vouch for them. `cachekit push` gives it to others.
+    With your signature you vouch for them. `cachekit push` publishes the signature.
 
     Example:  cachekit trust sign 3f1c0a
     """
@@ -136,7 +138,7 @@ def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Sho
 def check(cache: Cache, remote: RemoteName = "") -> Shown:
     """Show which records of a remote would be used.
 
-    Says who signed each, and why the others would not be used. Exits 5 if no record there would be used.
+    Says who signed each record, and why a record would not be used. Exits 5 if no record there would be used.
 
     Example:  cachekit trust check team
     """
@@ -154,18 +156,19 @@ def _key(answer: SigningKey) -> list[str]:
     lines += out.labelled("  fingerprint  ", answer.fingerprint) if answer.fingerprint else []
     then = f"what you publish {'would be' if dry else 'is'} signed"
     if answer.hidden_by:
-        then = f"but {answer.hidden_by} is set, and until it is unset the key there signs"
+        then = f"but {answer.hidden_by} is set, and until you unset it, the key that it names signs"
     lines += out.labelled("  named in     ", f"{answer.file}: {then}")
     if answer.public:
         lines.append(f'  for others   cachekit trust add NAME "{answer.public}"')
     if answer.former:
         lines += out.labelled(
-            "  before       ", f"what the previous key signed is still used: it is {answer.former} there"
+            "  before       ",
+            f"what the previous key signed is still used: that key is the signer {answer.former} there",
         )
     if answer.lost:
         lines += out.labelled(
             "  before       ",
-            f"{answer.lost} signed, and is gone: what it signed elsewhere is used no longer. If you have its .pub: "
+            f"the key {answer.lost} is gone: what it signed elsewhere is no longer used. If you have its .pub:  "
             "cachekit trust add me-before FILE.pub --user",
         )
     return lines
@@ -197,11 +200,11 @@ def _listed(answer: Signers) -> list[str]:
     gone = [f"key {print_}" for print_ in answer.revoked_keys] + [
         f"record {digest}" for digest in answer.revoked_records
     ]
-    gone += [f"all before {answer.revoked_before[:10]}"] if answer.revoked_before else []
+    gone += [f"everything before {answer.revoked_before[:10]}"] if answer.revoked_before else []
     for said in gone:
         lines += out.labelled("revoked     ", said)
     if answer.salt:
-        lines += out.labelled("salt        ", f"{answer.salt!r}: what was made with another one is a miss")
+        lines += out.labelled("salt        ", f"{answer.salt!r}: what was made with another salt is a miss")
     meaning = {
         "owner": "records need a signature if others can write there",
         "signed": "records need a signature",

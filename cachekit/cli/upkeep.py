@@ -22,16 +22,21 @@ SHOWN = 20  # records or problems, for people
 MaxSize = Annotated[
     Optional[str],
     typer.Option(
-        "--max-size", metavar="SIZE", help="Remove the least recently used until the rest fits: 50GB, 500MiB, 0."
+        "--max-size",
+        metavar="SIZE",
+        help="Remove the least recently used records until the rest fits: 50GB, 500MiB, 0.",
     ),
 ]
 MaxAge = Annotated[
-    Optional[str], typer.Option("--max-age", metavar="TIME", help="Remove what was not used for this long: 30d, 12h.")
+    Optional[str],
+    typer.Option("--max-age", metavar="TIME", help="Remove what has not been used for this long: 30d, 12h."),
 ]
 AllOf = Annotated[
     str,
     typer.Option(
-        "--all-of", metavar="DIR", help="Only records of compilers that fit this pattern; without a limit, all of them."
+        "--all-of",
+        metavar="DIR",
+        help="Only records of compilers that match this pattern; without a limit, all of them.",
     ),
 ]
 
@@ -112,7 +117,7 @@ Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad with
 
 @verb("home", "cache", "trust", answers="Verified")
 def verify(cache: Cache, quick: Quick = False, repair: Repair = False) -> Shown:
-    """Check every record and every file of the store. Exits 5 and names what is bad.
+    """Check every record and every file of the store. Exits 5 if anything is bad, and names it.
 
     Checks digests and compiled graphs, and changes nothing. --repair takes good bytes from the remotes, and exits 0 if
     all is good again.
@@ -138,7 +143,7 @@ def verified(answer: Verified) -> list[str]:
     lines = [
         f"{out.count(answer.records, 'record')}, {out.count(answer.blobs, 'file')}, "
         f"{out.size(answer.bytes)} {looked} in {out.duration(answer.seconds)}: "
-        + (f"{len(problems)} bad{repairs}" if problems else "all whole" if unused else "all good")
+        + (f"{len(problems)} bad{repairs}" if problems else "all complete" if unused else "all good")
     ]
     repaired = [one for one in problems if one.repaired]
     bad = [one for one in problems if not one.repaired]

@@ -37,10 +37,13 @@ Recipe = Annotated[
 ]
 Matrix = Annotated[
     Optional[Path],
-    typer.Option("--matrix", metavar="FILE", help="Warm a list: YAML of {recipe, set}."),
+    typer.Option("--matrix", metavar="FILE", help="Warm a list of recipes: YAML with {recipe, set} entries."),
 ]
 CheckBuild = Annotated[
-    bool, typer.Option("--check-build", help="Compile even if a record is stored, keep nothing, exit 5 if it differs.")
+    bool,
+    typer.Option(
+        "--check-build", help="Compile even if a record is stored, keep nothing, and exit 5 if the result differs."
+    ),
 ]
 On = Annotated[
     Optional[str],
@@ -92,8 +95,8 @@ def command(
 ) -> Shown:
     """Compile what a recipe's fine-tune needs, once, and keep it.
 
-    A second warm finds it all and compiles nothing. Nothing is left in your output folder. With --matrix, one failure
-    does not stop the rest, and --set changes every entry.
+    A second warm finds everything and compiles nothing. Nothing is left in your output folder. With --matrix, one
+    failure does not stop the rest, and --set changes every entry.
 
     With --on, the machines of an engine compile, and share what they compiled through the remotes; `cachekit fleet`
     follows them. --toolchain and --instance describe these machines if they differ from this one. With --for, a machine
@@ -109,7 +112,7 @@ def command(
     """
     if check_build and (recache or require_warm or dry_run or matrix):
         raise UsageError(
-            "--check-build was given with an option that contradicts it",
+            "--check-build was given with options that contradict it",
             cause="it compiles one recipe and keeps nothing: no --recache, --require-warm, --dry-run or --matrix",
             hint="leave out one of them",
         )
@@ -118,7 +121,7 @@ def command(
     changes = overrides or ()
     if on is not None:
         if check_build:
-            raise UsageError("--check-build keeps nothing, and --on is for what is kept", hint="leave out one of them")
+            raise UsageError("--check-build works on this machine only, and keeps nothing", hint="leave out --on")
         if recipe is None and matrix is None:
             raise UsageError("no recipe was named", hint="cachekit warm RECIPE --on ENGINE, or --matrix FILE")
         ran = cache.warm_on(
@@ -180,7 +183,7 @@ def human_checked(answer: CheckedBuild) -> list[str]:
         lines.append(f"  {out.count(len(gone), 'part')} of the record were not built this time, and not compared")
     if new := answer.not_in_record:
         lines.append(f"  {out.count(len(new), 'part')} built this time are not in the record, and not compared")
-    return [*lines, f"  took {out.duration(answer.seconds)}; nothing of it is kept"]
+    return [*lines, f"  took {out.duration(answer.seconds)}; none of it is kept"]
 
 
 def listed(answer: WarmedAll, verb: str) -> list[str]:
@@ -229,5 +232,5 @@ def bypassed(answer: Warmed | Trained) -> list[str]:
     for reason, count in answer.bypassed.items():
         if reason not in UNSAID:
             times = "" if count == 1 else f" ({count} times)"
-            lines += out.labelled("without the cache: ", f"{REASONS.get(reason, reason)}{times}", 2)
+            lines += out.labelled("bypassed: ", f"{REASONS.get(reason, reason)}{times}", 2)
     return lines

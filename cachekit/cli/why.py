@@ -35,16 +35,14 @@ Second = Annotated[
     Optional[str],
     typer.Argument(
         metavar="[OTHER]",
-        help="Compare the first with this one; each is a recipe, the first digits of a key, or a file with a record.",
+        help="Another recipe, the first digits of a key, or a file with a record, to compare with the first.",
         show_default=False,
         autocompletion=options.complete_recipe_or_key,
     ),
 ]
 RunName = Annotated[
     Optional[str],
-    typer.Option(
-        "--run", metavar="last|RUN", help="Show why a run compiled: the last one, or one by its name in the journal."
-    ),
+    typer.Option("--run", metavar="last|RUN", help="Show why a run compiled: `last`, or a run's name in the journal."),
 ]
 
 
@@ -68,9 +66,9 @@ def command(
 ) -> Shown:
     """Show what differs from the nearest record, here or on a remote.
 
-    On a hit, says so. For a key, says what differs from the nearest other record. For two recipes or records, says what
-    differs between them; --set and the like change the second. --log reads what a training, neuron_parallel_compile, a
-    serving process or neuronx-cc printed, on any machine.
+    On a hit, says where the record is. For a key, says what differs from the nearest other record. For two recipes or
+    records, says what differs between them; --set and the like change the second. --log reads what a training,
+    neuron_parallel_compile, a serving process or neuronx-cc printed, on any machine.
 
     Example:  cachekit why bert --set training.max_seq_length=384
 
@@ -205,7 +203,7 @@ def of_log(answer: LogWhy) -> list[str]:
     lines = out.labelled("", f"{head}: {', '.join(counts)}")
     if answer.groups > 1:
         words = f"{answer.groups} groups of processes wrote this log, one after the other: if these were several runs, "
-        lines += out.labelled("", f"{words}they are added up", 2)
+        lines += out.labelled("", f"{words}their counts are added up", 2)
     for words in answer.counted:
         lines += out.labelled("", words, 2)
     lines += out.some([_compiled(one) for one in answer.compiled], SHOWN)

@@ -72,7 +72,7 @@ Source = Annotated[
     typer.Option(
         "--from",
         metavar="FILE",
-        help="A YAML of NxD Training or metaflow-trainium, or a shell script that has one command.",
+        help="A YAML file of metaflow-trainium or NxD Training, or a shell script with one command.",
     ),
 ]
 Goal = Annotated[
@@ -135,7 +135,7 @@ def show(name: Name, price: OwnPrice = None) -> Shown:
 def check(files: Files = None) -> Shown:
     """Check recipes and registry entries, without the network.
 
-    Checks what they say, whether lengths and layout fit the model, and the names by which they refer to each other.
+    Checks their fields, whether lengths and layout fit the model, and their references to each other.
     Exits 2 if something is wrong.
 
     Example:  cachekit zoo check my-recipe.yaml
@@ -181,7 +181,7 @@ def new(
 @app.command("schema")
 @verb()
 def schema() -> int:
-    """Print the JSON schema of a recipe, for your editor.
+    """Print the JSON Schema of a recipe, for your editor.
 
     Example:  cachekit zoo schema > recipe.schema.json
     """

@@ -200,7 +200,7 @@ def _whole(folder: Path) -> Path:
         OSError: There is a space in the path.
     """
     if any(map(str.isspace, str(folder))):
-        raise OSError(errno.EINVAL, "the C++ compiler takes a path with a space for two", str(folder))
+        raise OSError(errno.EINVAL, "the C++ compiler reads a path with a space as two paths", str(folder))
     return folder
 
 

@@ -46,7 +46,7 @@ def compile_for(recipe: Recipe, instance: str, compiler: str = "auto") -> Compil
     if not machine.target:
         raise UsageError(
             f"nothing compiles for {instance} on another machine",
-            cause="its accelerator is no chip of Neuron's; code for a GPU or a processor is made on that machine",
+            cause="its accelerator is not a Neuron chip; code for a GPU or a processor is made on that machine",
             hint="leave out --for, and warm on such a machine",
         )
     name = compiler if compiler != "auto" else recipe.compiler.name

@@ -271,7 +271,7 @@ class Proof:
     ) -> Step:
         """Run any command; whatever it started has ended then."""
         if self.left <= 0:
-            raise UnknownError("not tried, as the time is over")
+            raise UnknownError("not tried: the time is up")
         number, python = len(self.commands), str(self._python(place))
         cache, store = self._path("cache", place.cache), self._path("home", place.home) / "v1"
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"

@@ -31,7 +31,7 @@ def place(nodes: int, port: int) -> Node | None:
         _check("Slurm", nodes, said.get("SLURM_STEP_NUM_NODES", ""), f"srun -N{nodes} --ntasks-per-node=1")
         if tasks != str(nodes):
             raise UsageError(
-                f"Slurm started {tasks} commands on {nodes} machines, and one each is needed",
+                f"Slurm started {tasks} commands on {nodes} machines, and one per machine is needed",
                 cause="cachekit starts the workers of a machine itself",
                 hint=f"srun -N{nodes} --ntasks-per-node=1",
             )
@@ -46,7 +46,7 @@ def place(nodes: int, port: int) -> Node | None:
 
 def _check(engine: str, nodes: int, started: str, hint: str) -> None:
     if started != str(nodes):
-        raise UsageError(f"{engine} started this on {started} machines, and the training is for {nodes}", hint=hint)
+        raise UsageError(f"{engine} started this on {started} machines, but the training is for {nodes}", hint=hint)
 
 
 def _first(step: str) -> str:

@@ -167,7 +167,7 @@ class Node(Struct, frozen=True):
         nodes = recipe.parallel.nodes
         if nodes > 1 and not (self.address and self.rank < nodes):
             raise UsageError(
-                f"the recipe trains on {nodes} machines, and this one has not been told which of them it is",
+                f"the recipe trains on {nodes} machines, but this one has not been told which of them it is",
                 cause=f"its number is {self.rank}, and the first machine's address is {self.address or 'not known'}",
                 hint="pass --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )

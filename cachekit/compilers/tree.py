@@ -151,7 +151,7 @@ def check_archive(module: Module, folder: str = "") -> None:
 
 
 UNCOUNTED = (
-    "what was found is not counted: the file system of the compiler cache dir does not note that a file was read"
+    "what was found is not counted: the file system of the compiler cache dir does not record that a file was read"
 )
 LOOK = 1.0  # seconds between two looks at processes and files
 

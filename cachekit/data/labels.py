@@ -47,13 +47,13 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
         _check_one_class(seen.keys(), source)
     if len(seen) < 2:  # noqa: PLR2004
         raise DataError(
-            f"{source} has one class only: {next(iter(seen))!r}",
+            f"{source} has only one class: {next(iter(seen))!r}",
             cause="a classifier needs at least two",
             hint="check data.label_column",
         )
     if twice := next((name for name in seen if _WHOLE.fullmatch(name) and name.partition(".")[0] in seen), ""):
         raise DataError(
-            f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are one number, in two spellings",
+            f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are the same number, spelled in two ways",
             cause="a tool may have written whole numbers as fractions because a value was missing",
             hint="use one spelling in all the data, or set data.labels if they are two classes",
         )
@@ -135,7 +135,9 @@ def label_list(value: Any, where: str) -> list[str]:
         if _ARRAY.fullmatch(value):
             raise DataError(
                 f"{where}: the labels {cut(value.strip(), 60)!r} are written with spaces between them",
-                cause="numpy prints arrays in this form" if "[" in value else "each different list would be one class",
+                cause="numpy prints arrays in this form"
+                if "[" in value
+                else "each different list would be a class of its own",
                 hint="separate the labels with commas: [1, 2]",
             )
         inner = value.strip()
@@ -183,7 +185,8 @@ def _check_one_class(known: Collection[str], source: str) -> None:
     if lists := sorted(one for one in known if _SEVERAL.fullmatch(one) or _joined(one, known)):
         raise DataError(
             f"{source}: labels such as {first_of(map(repr, lists))} look like lists of classes",
-            cause=f"text-classification gives a text one class: each different list would be one, {len(known)} in all",
+            cause="text-classification gives a text one class, so each different list would be a class of its own: "
+            f"{len(known)} in all",
             hint=f"set task: multi-label-classification{named}",
         )
     if (fractions := sorted(one for one in known if _DECIMAL.fullmatch(one) and not _WHOLE.fullmatch(one))) and all(

@@ -55,5 +55,5 @@ def _opened(path: Path, columns: Mapping[str, str]) -> Iterator[Any]:
         raise DataError(
             f"{path} is not a Parquet file",
             cause=f"pyarrow says: {str(error).partition('. ')[0].splitlines()[0]}",
-            hint="write the file anew, or give it the name of what it is: .csv, .jsonl, ...",
+            hint="write the file again, or name it for what it is: .csv, .jsonl, ...",
         ) from error

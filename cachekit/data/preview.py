@@ -192,7 +192,7 @@ def _odd_labels(labels: Counter[str]) -> Iterator[str]:
     total = labels.total() if hasattr(labels, "total") else sum(labels.values())
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
-        yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
+        yield f"{most:,} of {total:,} training rows are in class {name!r}: a model that always says so does as well"
     if total >= FEWER and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
@@ -277,15 +277,13 @@ def _ignored(recipe: Recipe, found: shapes.LocalRows) -> dict[str, str]:
             continue
         if path.is_dir():
             ignored[path.name] = (
-                "a folder, and the rows are in files" if found.form == "files" else "not called as a split is"
+                "a folder, and the rows are in files" if found.form == "files" else "not named as a split"
             )
         elif path.suffix.lower() not in rows.SUFFIXES:
             ignored[path.name] = "of a kind that is not read"
         else:
             ignored[path.name] = (
-                "not called as a split is: train, validation, test"
-                if found.form == "files"
-                else "the rows are in folders"
+                "not named as a split: train, validation, test" if found.form == "files" else "the rows are in folders"
             )
     return ignored
 

@@ -111,7 +111,7 @@ def read(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(
-            f"{path} is of an unknown kind", cause=f"known kinds: {', '.join(SUFFIXES)}", hint="convert it to csv"
+            f"{path} has an unknown file type", cause=f"known types: {', '.join(SUFFIXES)}", hint="convert it to csv"
         )
     if plain_text and suffix == ".txt" and delimiter is None:
         return _plain(path, text_file.lines(path, encoding, newline=None), columns)

@@ -77,7 +77,7 @@ def choices_of(recipe: Recipe) -> int:
         return len(columns)
     if recipe.data.num_choices:
         return recipe.data.num_choices
-    hint = "add data.num_choices, or name a column each with data.choices_columns"
+    hint = "add data.num_choices, or name one column per choice with data.choices_columns"
     path = _text_file(local(recipe), "how many choices a row has", hint)
     first = next(read(recipe, path, {columns[0]: "choices_columns"}), None)
     if first is None:

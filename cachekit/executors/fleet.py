@@ -87,7 +87,7 @@ def create(layout: Layout, **fields: Any) -> Fleet:
     except OSError as error:
         raise StoreError(
             "the fleet cannot be noted in the store",
-            cause=f"{cause_of(error)}; what a fleet runs stands there" if _open(layout) else cause_of(error),
+            cause=f"{cause_of(error)}; the note says what the fleet runs" if _open(layout) else cause_of(error),
             hint="--home DIR, with a folder of your own that the machines share",
         ) from error
     return fleet
@@ -138,9 +138,11 @@ def one(layout: Layout, beginning: str) -> Fleet:
     for name in {newest} if not beginning else {found.name for found in _folders(layout)} - names:
         if name not in names and name and name.startswith(beginning):
             raise StoreError(
-                f"what was submitted as {name} cannot be read",
+                f"the notes of fleet {name} cannot be read",
                 cause=f"{layout.fleets / name / NOTE} is missing, damaged, or of a store in another folder",
-                hint=f"its commands go on: an engine knows them as cachekit-{name}; others: `cachekit fleet ls`",
+                hint=(
+                    f"its commands go on: an engine calls them cachekit-{name}; `cachekit fleet ls` lists other fleets"
+                ),
             )
     if not known:
         raise UnknownNameError(NONE, hint="cachekit warm RECIPE --on ENGINE")

@@ -58,7 +58,7 @@ class _Local:
 
     def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
         raise UsageError(
-            f"this is one machine, and the training is for {nodes}",
+            f"this is one machine, but the training is for {nodes}",
             hint="--nnodes 1; or the same command on each machine, with --node-rank and --master-addr",
         )
 

@@ -31,7 +31,7 @@ from cachekit.executors.port import Fleet, Places, Seen
 
 PATIENCE = 120  # seconds for an answer of the cluster
 POLL = 0.1  # seconds
-HERE = "export RAY_ADDRESS=HOST:6379, of a cluster of your own; `ray status` shows it"
+HERE = "export RAY_ADDRESS=HOST:6379, the address of your own cluster; `ray status` shows it"
 OF_THE_NODE = re.compile("RAY_|.*_VISIBLE_")  # variables with which Ray tells a worker of its node and accelerators
 
 
@@ -91,7 +91,9 @@ class _Ray:
         return {"address": where}
 
     def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
-        raise UsageError(f"Ray runs a command on one node, and this one is for {nodes}", hint="--on slurm or sagemaker")
+        raise UsageError(
+            f"Ray runs a command on one node, but this command is for {nodes}", hint="--on slurm or sagemaker"
+        )
 
     def machine(self, queue: str) -> str:
         return ""

@@ -78,7 +78,7 @@ def _client(service: str, region: str) -> Any:
     except ImportError as error:
         raise EngineError("SageMaker needs boto3, which is not installed", hint=INSTALL) from error
     options = Options(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "max_attempts": 5})
-    return _asked(f"a client of {service}", lambda: boto3.client(service, region_name=region, config=options))
+    return _asked(f"making a client of {service}", lambda: boto3.client(service, region_name=region, config=options))
 
 
 def _region() -> str:
@@ -95,7 +95,7 @@ def _region() -> str:
     # boto3 itself reads AWS_DEFAULT_REGION alone; other tools of AWS, and our own remotes, read this first.
     found = os.environ.get("AWS_REGION") or _asked("reading the AWS profile", lambda: boto3.Session().region_name)
     if not found:
-        raise UsageError("no region of AWS is named", hint="export AWS_REGION=us-east-1, or `aws configure`")
+        raise UsageError("no AWS region is set", hint="export AWS_REGION=us-east-1, or `aws configure`")
     return str(found)
 
 
@@ -110,8 +110,8 @@ def _check_bucket(region: str, address: str) -> None:
     there = said.get("x-amz-bucket-region") or ("" if missing is None else region)
     if there != region:
         raise UsageError(
-            f"the bucket {bucket} is in {there or 'another region'}, and the job would run in {region}",
-            hint=f"a bucket of {region} for output, or AWS_REGION={there or 'REGION'}",
+            f"the bucket {bucket} is in {there or 'another region'}, but the job would run in {region}",
+            hint=f"name a bucket in {region} for output, or export AWS_REGION={there or 'REGION'}",
         )
 
 
@@ -130,7 +130,8 @@ class _SageMaker:
         ):
             if not getattr(table, name):
                 raise UsageError(
-                    f"SageMaker needs sagemaker.{name}: {what}", hint=f"[sagemaker] {name} = … in cachekit.toml"
+                    f"SageMaker needs sagemaker.{name}: {what}",
+                    hint=f"set {name} = … under [sagemaker] in cachekit.toml",
                 )
         if secret := next((name for name, one in table.environment.items() if redact.holds(f"{name}={one}")), ""):
             raise SecretError(
@@ -146,17 +147,17 @@ class _SageMaker:
         elsewhere = re.search(r"\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com", table.image)
         if elsewhere and elsewhere[1] != region:
             raise UsageError(
-                f"the image is in {elsewhere[1]}, and the job would run in {region}",
+                f"the image is in {elsewhere[1]}, but the job would run in {region}",
                 cause="SageMaker takes images from the job's own region only",
-                hint=f"copy the image, or AWS_REGION={elsewhere[1]}",
+                hint=f"copy the image there, or export AWS_REGION={elsewhere[1]}",
             )
         me = _asked("asking AWS who this is", _client("sts", region).get_caller_identity)
         account = table.role.split(":")[4]
         if me and me["Account"] != account:
             raise UsageError(
-                f"the role is of account {account}, and these credentials are of {me['Account']}",
+                f"the role belongs to account {account}, but these credentials belong to {me['Account']}",
                 cause="a role can be passed within its own account only",
-                hint="a role of this account, or another AWS_PROFILE",
+                hint="name a role of this account, or export another AWS_PROFILE",
             )
         _check_bucket(region, table.output)
         return {"region": region, "verb": verb, "table": config.sagemaker, **isolated(config, table, verb)}
@@ -168,7 +169,7 @@ class _SageMaker:
     def machine(self, queue: str) -> str:
         if not queue.startswith("ml."):
             raise UsageError(
-                "SageMaker needs the type of a machine, as it calls it", hint="--on sagemaker:ml.trn1.2xlarge"
+                "SageMaker needs a machine type, under SageMaker's name for it", hint="--on sagemaker:ml.trn1.2xlarge"
             )
         return queue
 

@@ -44,15 +44,15 @@ def isolated(config: Config, table: SageMakerTable, verb: str) -> dict[str, Any]
         return {}
     if verb == "warm":
         raise UsageError(
-            "a job without a network cannot push what it compiles", hint="sagemaker.isolated = false for a warm"
+            "a job without a network cannot push what it compiles", hint="set sagemaker.isolated = false for a warm"
         )
     places, inputs = {}, dict(table.inputs)
     for number, link in enumerate(one for one in links_of(config) if one.readable and needs_network(one)):
         if not link.address.startswith("s3://"):
             raise UsageError(
                 f"a job without a network cannot reach {link.address}",
-                cause="input channels come out of S3 only",
-                hint="a remote in S3 (--cache local:rw,s3://…:r), or sagemaker.isolated = false",
+                cause="input channels come from S3 only",
+                hint="use a remote in S3 (--cache local:rw,s3://…:r), or set sagemaker.isolated = false",
             )
         inputs[f"remote-{number}"] = link.address
         places[link.name] = f"{PLACES.inputs}/remote-{number}"
@@ -70,7 +70,7 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
     """
     if len(fleet.units) > fleet.jobs:
         raise UsageError(
-            f"SageMaker begins all {len(fleet.units)} jobs at once, and {fleet.jobs} may run at once",
+            f"SageMaker starts all {len(fleet.units)} jobs at once, but only {fleet.jobs} may run at once",
             hint=f"--jobs {len(fleet.units)}, or a shorter list",
         )
     options, argv = fleet.options, fleet.units[number].argv

@@ -81,10 +81,10 @@ def _asked(*command: str, script: str = "") -> str:
         said = " ".join(str(error.stderr or error.stdout).split())
         hint = "run this on a machine of the cluster, where `sinfo` works"
         if "Invalid job array" in said:
-            hint = "a shorter list: `scontrol show config` shows the cluster's MaxArraySize"
+            hint = "submit a shorter list: `scontrol show config` shows the cluster's MaxArraySize"
         elif command[0] == "sbatch":  # the others have answered
             hint = (
-                "what the cluster asks for beside a partition is said in sbatch's variables: SBATCH_ACCOUNT, SBATCH_QOS"
+                "what the cluster asks for besides a partition goes into sbatch's variables: SBATCH_ACCOUNT, SBATCH_QOS"
             )
         raise EngineError(f"{command[0]} failed", cause=said[-500:], hint=hint) from error
     return done.stdout
@@ -129,8 +129,8 @@ class _Slurm:
         if "\\" in fleet.folder:  # [sbatch(1), "filename pattern"]
             raise EngineError(
                 f"Slurm cannot write into {fleet.folder}",
-                cause="it takes no backslash in the name of a file for a job's output",
-                hint="another store, without one: --home DIR, or CACHEKIT_HOME",
+                cause="it allows no backslash in the name of a job's output file",
+                hint="name a store without one: --home DIR, or CACHEKIT_HOME",
             )
         options = {
             "job-name": _name(fleet),

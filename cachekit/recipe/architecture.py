@@ -161,7 +161,7 @@ def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]
     if differ:
         name = differ[0]
         raise RecipeError(
-            f"model.package {recipe.model.package} holds another model than model.id {recipe.model.id}",
+            f"model.package {recipe.model.package} holds a different model from model.id {recipe.model.id}",
             cause=f"{name} is {found[0].get(name)} and {found[1].get(name)}"
             + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""),
             hint="remove model.id, or name the model that the package holds",
@@ -202,7 +202,7 @@ def check_length(found: Architecture, length: int, field: str = "max_seq_length"
     most = positions(found, field)
     if most is not None and length > most:
         raise RecipeError(
-            f"training.{field} is {length}, the model has {most} positions", hint=f"--set training.{field}={most}"
+            f"training.{field} is {length}, but the model has {most} positions", hint=f"--set training.{field}={most}"
         )
 
 

@@ -217,11 +217,12 @@ def imported(start: Iterable[Path], roots: Sequence[Path]) -> dict[str, Path]:
         File by name relative to its root, without those of `start`.
     """
     pending = [path.resolve() for path in start]
-    seen = set(pending)
+    seen, names = set(pending), set[str]()
     found: dict[str, Path] = {}
     while pending and len(found) < MOST:
         path = pending.pop()
-        for name in _imports(path, _package(path, roots)):
+        for name in (name for name in _imports(path, _package(path, roots)) if name not in names):
+            names.add(name)  # each is looked up once, however many files import it
             for file, label in _files(name, roots):
                 if file.resolve() not in seen:
                     seen.add(file.resolve())

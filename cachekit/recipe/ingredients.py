@@ -343,7 +343,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
         raise RecipeError(f"model.config.image_size is {size}", cause="images must be square")
     if wanted not in {None, size}:
         raise RecipeError(
-            f"training.image_size is {wanted}, the model's config says {size}",
+            f"training.image_size is {wanted}, but the model's config says {size}",
             hint=f"remove it, or set model.config.image_size={wanted}",
         )
     return size

@@ -244,7 +244,7 @@ def override_words(overrides: Mapping[str, Any] | Iterable[str]) -> list[str]:
         TypeError: A value has no JSON form; or all of it is one text.
     """
     if isinstance(overrides, str):
-        raise TypeError(f"overrides are a mapping or a list, not the text {overrides!r}")
+        raise TypeError(f"overrides must be a mapping or a list, not the text {overrides!r}")
     if isinstance(overrides, Mapping):
         return [f"{name}={_json(value)}" for name, value in overrides.items()]
     return list(overrides)

@@ -79,14 +79,14 @@ def machine(prices: Prices) -> Price:
         UsageError: Nobody says its price, or several were given.
     """
     if len({*prices.own, prices.instance} - {""}) > 1 or ("" in prices.own and len(prices.own) > 1):
-        raise UsageError("--price is given for several machines, and one price is counted with", hint="give it once")
+        raise UsageError("--price was given for several machines, but only one price is used", hint="give --price once")
     named = next(iter(name for name in prices.own if name), "")
     name = prices.instance or named or host.product()
     if found := prices.of(name):
         return found
     raise UsageError(
-        f"the registry has no price of {name}" if name else "nobody knows what an hour of this machine costs",
-        hint=f"--price {name}=DOLLARS, for an hour of it"
+        f"the registry has no price for {name}" if name else "the hourly price of this machine is unknown",
+        hint=f"--price {name}=DOLLARS per hour"
         if name
         else "--price 0.40, or the price of another machine: --price trn1.2xlarge",
     )
@@ -110,7 +110,7 @@ def read(said: Iterable[str]) -> Prices:
                 raise _wrong(text) from None
             if zoo.instance(text).price is None:
                 raise UsageError(
-                    f"the registry has no price of {text}", hint=f"--price {text}=DOLLARS, what an hour costs you"
+                    f"the registry has no price for {text}", hint=f"--price {text}=DOLLARS per hour"
                 ) from None
             instance = text
             continue
@@ -124,7 +124,7 @@ def read(said: Iterable[str]) -> Prices:
 
 def _wrong(text: str) -> UsageError:
     return UsageError(
-        f"--price {text}: no price of an hour", hint="--price 0.40, --price trn1.2xlarge=0.40, or --price trn1.2xlarge"
+        f"--price {text}: not a price per hour", hint="--price 0.40, --price trn1.2xlarge=0.40, or --price trn1.2xlarge"
     )
 
 

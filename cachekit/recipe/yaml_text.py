@@ -75,7 +75,7 @@ def _explained(error: yaml.YAMLError, text: str, source: str) -> RecipeError:
     tabbed = "\t" in start[: len(start) - len(start.lstrip())]
     hint = "tabs cannot indent YAML: use spaces" if tabbed else "compare with a recipe of `cachekit zoo`"
     if source.startswith(OPTION):
-        hint = f"write a text with such characters in double quotes inside of single ones: {source}='\"...\"'"
+        hint = f"write a text with such characters in double quotes inside single ones: {source}='\"...\"'"
     return RecipeError(f"{where}: not valid YAML", cause=problem, hint=hint)
 
 

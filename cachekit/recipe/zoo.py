@@ -367,7 +367,7 @@ def instance(name: str) -> Instance:
             raise UnknownNameError(
                 f"the registry has no machine of {target}",
                 cause="no source was found that says what its types are called and how many cores they have",
-                hint="on such a machine itself cachekit asks the machine: leave the option out there",
+                hint="on such a machine, leave the option out: cachekit asks the machine itself",
             )
     return _named(name, instances(), "instance", "cachekit zoo ls instances")
 

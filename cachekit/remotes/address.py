@@ -131,7 +131,7 @@ def make(link: Link) -> Storage:
         table = "NAME" if link.name == link.address else link.name
         raise UsageError(
             f"remote {link.name}: {missing[0]} is missing",
-            cause=f"{kind.example} is found by its {' and '.join(kind.needs)}",
+            cause=f"{kind.example} needs its {' and '.join(kind.needs)}",
             hint=f'add {missing[0]} = "…" next to url in [remotes.{table}] of cachekit.toml',
         )
     made: Storage = importlib.import_module(kind.module).opened(link.address, link.options)
@@ -210,7 +210,7 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             if (policy or "rw") != "rw":
                 raise UsageError(
                     f"{entry}: the local store is always read and written",
-                    hint="for one that must not change, make its folder read-only; it still serves its hits",
+                    hint="if the store must not change, make its folder read-only; it still serves its hits",
                 )
             links.append(Link(LOCAL, "", readable=True, writable=True, options={}))
             continue

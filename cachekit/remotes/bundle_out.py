@@ -18,7 +18,8 @@ from msgspec import Struct
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.files import hold, opened, pieces
 from cachekit.remotes import layout
-from cachekit.remotes.draft import Comparison
+from cachekit.remotes.comparison import Comparison
+from cachekit.remotes.draft import Drafts
 from cachekit.remotes.judging import OWN, Trust
 from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import Entry, Storage, Upload
@@ -41,6 +42,7 @@ class _Empty:
     """An empty remote, as far as a draft asks: a bundle begins as one."""
 
     batch = lines = 1
+    compares = True
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}
@@ -93,7 +95,7 @@ def write_bundle(
                 hint=f"{OWN}; or leave it out",
             )
     signing = Signing(trust, dry_run=dry_run)
-    drafted = Comparison(cast("Storage", _Empty()), offers, read=False, signing=signing).draft("")
+    drafted = Drafts(Comparison(cast("Storage", _Empty()), offers, read=False, signing=signing)).draft("")
     members = _members(drafted)
     totals = None
     if not dry_run:

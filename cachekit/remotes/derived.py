@@ -4,14 +4,13 @@ Where commits are scarce the history has the rows of the last pushes, and the in
 Elsewhere each push writes it. Where a long index would be fetched and sent over a line, it lies in two documents: each
 push writes the short one, and the one with older rows is renewed when that has become long. On a bucket of the Hub each
 document is two requests, for whoever asks as well, so only a very long one is divided. There no swap tells who was
-faster: a push also puts the name of its record beside the index, where it stays for some pushes, and the next ones add
-the rows of those that the index lacks, which a race lost.
+faster: a push also puts the name of its record beside the index; see `additions`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from msgspec import Struct, structs
@@ -25,12 +24,12 @@ from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import ABSENT, ANY, Entry, PastCommit, Storage, Upload, Write
 from cachekit.remotes.signing import signers
 from cachekit.remotes.survey import Budget, Survey
+from cachekit.store.layout import Place
 
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
 SHORT = 16 << 10  # bytes of an index: 300 to 700 records
 ALONE = 160 << 10  # of one that is not divided where a document is two requests: 3,500 to 7,500 records
-KEPT = 16  # rows whose names stay beside the index: who is that slow, or stopped, may still write an old one
 
 
 class Derived(Struct, frozen=True):
@@ -42,12 +41,14 @@ class Derived(Struct, frozen=True):
         message: What the history is told.
         due: The index is to be renewed afterwards: a document of it has become long, or the records were not listed of
             late.
+        rows: The index as it is then, where a race may lose some of it.
     """
 
     writes: tuple[Write, ...] = ()
     files: tuple[Upload, ...] = ()
     message: str = ""
     due: bool = False
+    rows: RemoteIndex | None = None
 
 
 def derived(
@@ -59,6 +60,8 @@ def derived(
     dry_run: bool = False,
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
+    unlisted: Collection[Place] = (),
+    raced: bool = False,
 ) -> Derived:
     """What changes with a push.
 
@@ -70,16 +73,20 @@ def derived(
         dry_run: Only find out what would be written: no record is listed for it.
         renews: Do what was `due`, which takes its time beside many records.
         seen: The index and its token, where it is not to be read; see `index.last_seen`.
+        unlisted: See `Additions`.
+        raced: Others have written the index since the records of this push were written.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
+    if not (unlisted or todo.records or todo.signatures or ((todo.same or todo.held) and not storage.scarce)):
         return Derived()
     if storage.scarce:
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
-    return _in_place(storage, todo, revision, mark, there, dry_run=dry_run, renews=renews)
+    return _in_place(
+        storage, todo, revision, mark, there, unlisted=unlisted, dry_run=dry_run, renews=renews, raced=raced
+    )
 
 
 def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
@@ -112,19 +119,19 @@ def _in_place(
     mark: str,
     found: tuple[RemoteIndex | None, str],
     *,
+    unlisted: Collection[Place],
     dry_run: bool,
     renews: bool,
+    raced: bool,
 ) -> Derived:
     """The index of a remote without a history: the records are listed where it is not believed."""
     there, token = found
     if there is None:  # a later cachekit's
         return Derived()
     recent = _sound(there)
-    beside = list(storage.list(layout.BESIDE, revision)) if _is_raced(storage) and not dry_run else []
-    named = {entry.path: index.short_path(place) for entry in beside if (place := layout.new_place(entry.path))}
     added = None
     if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
-        added = _added(storage, todo, revision, recent, mark, token=token, named=named)
+        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted, raced=raced)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -134,8 +141,8 @@ def _in_place(
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    renewed = structs.replace(_with_lost(storage, revision, known, known, named), change=mark)
-    renewed = renewed.with_(_fresh(todo, known))
+    renewed = structs.replace(_with_lost(storage, revision, known, unlisted), change=mark)
+    renewed = renewed.with_(_fresh(todo, known, raced=raced))
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
@@ -144,8 +151,9 @@ def _in_place(
         if is_long:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes]
-        writes += _removal(storage, revision, there.older, files) if storage.compares else _left(beside, there, files)
-    return Derived((*writes, *_names(storage, todo, known, named)), files)
+        remove = _removal if storage.compares else _left
+        writes += remove(storage, revision, there, files) if is_long or there.older else []
+    return Derived(tuple(writes), files, rows=renewed)
 
 
 def _added(
@@ -156,22 +164,23 @@ def _added(
     mark: str,
     *,
     token: str,
-    named: Mapping[str, str],
+    unlisted: Collection[Place],
+    raced: bool,
 ) -> Derived | None:
     """The document that pushes write, with what is new, which takes a moment however many records there are.
 
     None where its older rows are gone.
     """
     known: RemoteIndex | None = recent
-    if todo.same or not all(short in recent.paths for short in named.values()):
+    if todo.same or todo.held:
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = _with_lost(storage, revision, recent, known, named).with_(_fresh(todo, known))
+    renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known, raced=raced))
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
-    return Derived((*writes, *_names(storage, todo, known, named)), due=due)
+    return Derived(tuple(writes), due=due, rows=renewed)
 
 
 def _is_raced(storage: Storage) -> bool:
@@ -183,26 +192,13 @@ def _longest(storage: Storage) -> int:
     return ALONE if _is_raced(storage) else SHORT
 
 
-def _with_lost(
-    storage: Storage, revision: str, recent: RemoteIndex, known: RemoteIndex, named: Mapping[str, str]
-) -> RemoteIndex:
-    """A part of an index with the rows of records whose names lie beside it, and which the whole index lacks."""
-    places = [layout.new_place(path) for path, short in named.items() if short not in known.paths]
-    listing = [Entry(layout.record_path(place), 0) for place in places if place]
+def _with_lost(storage: Storage, revision: str, known: RemoteIndex, places: Collection[Place]) -> RemoteIndex:
+    """An index, or a part of one, with the rows of records of which it said something else than they do."""
+    listing = [Entry(layout.record_path(place), 0) for place in places]
     if not listing:
-        return recent
+        return known
     found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)
-    return structs.replace(recent.with_(found.rows()), unread=max(recent.unread, found.unread))
-
-
-def _names(storage: Storage, todo: Draft, there: RemoteIndex, named: Mapping[str, str]) -> list[Write]:
-    """The names to write, and to remove: those whose rows were there when this push looked, all but the last ones."""
-    if not _is_raced(storage):
-        return []
-    new = [layout.new_path(one.record.place) for one in todo.rows]
-    first = set(there.in_order[:-KEPT])
-    old = [path for path, short in named.items() if short in first and path not in new]
-    return [*(Write(path, b"{}\n", ANY) for path in new), *(Write(path, None, ANY) for path in old)]
+    return structs.replace(known.with_(found.rows()), unread=max(known.unread, found.unread))
 
 
 def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
@@ -213,20 +209,21 @@ def _divided(known: RemoteIndex) -> tuple[bytes, tuple[Upload, ...]]:
     return index.encode(recent, as_text=False), (Upload(layout.older_path(digest), size, digest, data),)
 
 
-def _removal(storage: Storage, revision: str, older: str, files: Sequence[Upload]) -> list[Write]:
+def _removal(storage: Storage, revision: str, there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows that no index will name any more."""
-    path = layout.older_path(older)
-    if not older or any(file.path == path for file in files):
+    path = layout.older_path(there.older)
+    if not there.older or any(file.path == path for file in files):
         return []
     found = storage.read(path, revision, index.LARGEST)
     return [Write(path, None, found.token)] if found else []
 
 
-def _left(beside: Sequence[Entry], there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
+def _left(storage: Storage, revision: str, there: RemoteIndex, files: Sequence[Upload]) -> list[Write]:
     """What removes older rows in whose place others came a day ago: without a swap, who is slower may name them again.
 
     All by the remote's clock.
     """
+    beside = list(storage.list(layout.BESIDE, revision))
     parts = sorted((entry.at, entry.path) for entry in beside if layout.is_older(entry.path))
     now = max((entry.at for entry in beside), default=0.0)
     kept = {layout.older_path(there.older), *(file.path for file in files)}
@@ -239,10 +236,14 @@ def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
     return Survey(storage, revision, Budget(), known).read(storage.list(layout.RECORDS, revision))
 
 
-def _fresh(todo: Draft, known: RemoteIndex) -> list[Known]:
-    """What a push says, and what an index does not say of the records that lie there as they are offered."""
-    same = [Known.of(one.record) for one in todo.same]
-    return [*(one for one in same if not known.tells_of(one)), *_rows(todo)]
+def _fresh(todo: Draft, known: RemoteIndex, *, raced: bool) -> list[Known]:
+    """What a push says, and what an index does not say of the records that lie there as they are offered.
+
+    Where an index that was written since has more modules of a record, another push has added to what this one wrote.
+    """
+    same = [Known.of(one.record) for one in (*todo.same, *todo.held)]
+    rows = [one for one in _rows(todo) if not raced or one.key in todo.shrunk or known.modules_of(one) <= one.modules]
+    return [*(one for one in same if not known.tells_of(one)), *rows]
 
 
 def _rows(todo: Draft) -> list[Known]:

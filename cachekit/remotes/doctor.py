@@ -102,7 +102,7 @@ def clocks(config: Config) -> Iterator[Finding]:
         if _is_offline():
             yield Finding("unknown", f"{shown}: not asked, {_is_offline()} is set")
         elif (seconds := _skew(address)) is None:
-            yield Finding("unknown", f"{shown} did not give the time")
+            yield Finding("unknown", f"{shown} did not report its time")
         elif abs(seconds) > SKEW:
             way = "ahead of" if seconds > 0 else "behind"
             said = f"this host's clock is {age(abs(seconds))} {way} that of {shown}"

@@ -61,9 +61,14 @@ class Shared(Struct, frozen=True, dict=True):
         }
 
     @property
+    def by_path(self) -> dict[str, File]:
+        """The files by all paths where they lie: what is the same in many modules lies in each."""
+        return {self.places.get(file.sha256) or path: file for path, file in paths_of(self.record.modules)}
+
+    @property
     def raw(self) -> bytes:
         """All of it in one document, as a bundle has it; equal bytes for equal records."""
-        return serialise(self._whole)
+        return serialise(self.whole)
 
     @property
     def document(self) -> bytes:
@@ -75,12 +80,18 @@ class Shared(Struct, frozen=True, dict=True):
         """What lies beside the document, by digest; nothing of a short record."""
         return self._divided[1]
 
-    @cached_property
-    def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
-        return parts.divided(self._whole)
+    @property
+    def parts_by_path(self) -> dict[str, bytes]:
+        """The parts by their paths."""
+        return {layout.blob_path(sha256): raw for sha256, raw in self.parts.items()}
 
     @cached_property
-    def _whole(self) -> dict[str, Any]:
+    def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
+        return parts.divided(self.whole)
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """All of it as JSON values."""
         document = to_document(self.record)
         wanted = {file.sha256 for file in self.record.files}
         inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in self.inline.items() if sha256 in wanted}
@@ -102,7 +113,11 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
         DamagedRecordError: It is not a record, or a tiny file is not what the record says, or a place is not a path.
         RemoteError, AuthError: The remote cannot be asked for a part.
     """
-    document = parse(raw)
+    return read_parsed(parse(raw), fetch)
+
+
+def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:
+    """As `read`, of what its `parse` gives."""
     document = parts.joined(document, fetch) if fetch else document
     inline, places = document.pop("inline", {}), document.pop("places", {})
     record = from_document(document)

@@ -22,7 +22,7 @@ from cachekit.store.partial import Partial, receiving
 
 LANES = 8  # files at once
 LOOK_SECONDS = 10.0  # from one look at the speed to the next
-_KEPT = "what arrived is kept: cachekit pull goes on from there"
+_KEPT = "what arrived is kept: cachekit pull continues from there"
 
 
 class WantedFile(Struct, frozen=True):

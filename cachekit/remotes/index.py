@@ -110,8 +110,13 @@ class Known(Struct, Placed, frozen=True):
             made.instance,
             tuple(sorted(signers)),
             len(record.modules),
-            record.digest[: DIGITS // 2],
+            digits_of(record),
         )
+
+
+def digits_of(record: Record) -> str:
+    """The first digits of a record's digest, as a row has them."""
+    return record.digest[: DIGITS // 2]
 
 
 _SAID = tuple(name for name in Known.__struct_fields__ if name not in {"key", "hard"})
@@ -177,9 +182,23 @@ class RemoteIndex(Struct, frozen=True, dict=True):
 
     def tells_of(self, one: Known) -> bool:
         """Whether a row says this of a record, whoever signed it."""
-        row = self.paths.get(short_path(one.place))
-        found = self.known(row) if row is not None else None
+        found = self._row_of(one)
         return found is not None and structs.replace(found, signers=one.signers) == one
+
+    def modules_of(self, one: Known) -> int:
+        """How many modules a row says that a record has; 0 where none does."""
+        found = self._row_of(one)
+        return found.modules if found else 0
+
+    def digest_at(self, short: str) -> str:
+        """What a row says of a record's digest; see `short_path`. Empty where none does."""
+        row = self.paths.get(short)
+        said = self.columns["digest"].of(row) if row is not None and "digest" in self.columns else ""
+        return said if isinstance(said, str) else ""
+
+    def _row_of(self, one: Known) -> Known | None:
+        row = self.paths.get(short_path(one.place))
+        return self.known(row) if row is not None else None
 
     @cached_property
     def can_be(self) -> bool:

@@ -41,8 +41,8 @@ HINT = (
     f"(`cachekit trust add NAME KEY`); or, if you trust everybody who may write there, {_TABLE}"
 )
 _HINT_REVOKED = (
-    f"{_CODE}, and what is revoked is used on nobody's word: compile it here (`cachekit warm RECIPE`), or look at "
-    "[trust.revoked] in your settings"
+    f"{_CODE}, and what is revoked is not used, whoever vouches for it: compile it here (`cachekit warm RECIPE`), or "
+    "look at [trust.revoked] in your settings"
 )
 _HINT_AGAIN = (
     f"{_CODE}: let a signer whom you trust sign it again (`cachekit push`), or compile it here (`cachekit warm RECIPE`)"

@@ -7,7 +7,7 @@ cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a ke
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/index/<sha256>.json                             its older rows, where the file would be a long one
-cachekit/v1/index/new/<compiler dir>/<model type>/<key>.json  the name of a record whose row a race may have lost
+cachekit/v1/index/new/<compiler dir>/<model type>/<key>/….json  what pushes wrote of late; see `additions`
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
 cachekit/v1/leases/<key>.json                               who compiles a key now
@@ -47,14 +47,14 @@ def record_place(path: str) -> Place | None:
     return _place(RECORDS, path)
 
 
-def new_path(place: Place) -> str:
-    """Where the name of the record at a place lies, until it is seen that the index has its row."""
-    return f"{NEW}/{place.directory}/{place.model_type}/{place.key}.json"
+def additions(place: Place) -> str:
+    """The folder of what pushes wrote of late to the record at a place."""
+    return f"{NEW}/{place.directory}/{place.model_type}/{place.key}"
 
 
-def new_place(path: str) -> Place | None:
-    """The place of the record that is named at a path; None where none is."""
-    return _place(NEW, path)
+def place_of_addition(path: str) -> Place | None:
+    """The place of the record that a file in such a folder is about; None where it lies in none."""
+    return _place(NEW, f"{path.rpartition('/')[0]}.json")
 
 
 def _place(folder: str, path: str) -> Place | None:

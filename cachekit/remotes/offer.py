@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.remotes.document import Shared
 from cachekit.remotes.port import Upload, Write
@@ -35,9 +35,12 @@ class Draft(Struct, frozen=True):
     Attributes:
         files: What is missing.
         parts: Documents to write before the records: parts of long ones.
+        additions: Likewise: what records get, where a race may lose it.
         records: Documents to write.
         rows: The same records.
+        shrunk: Keys of those that lack modules which the record there had, or may have had.
         same: Records that lie there as they are offered.
+        held: Records that lie there, and have more than all that is offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
         left: Keys of records in whose place somebody else's stays, with the reason.
@@ -49,9 +52,12 @@ class Draft(Struct, frozen=True):
 
     files: tuple[Upload, ...] = ()
     parts: tuple[Write, ...] = ()
+    additions: tuple[Write, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
+    shrunk: frozenset[str] = frozenset()
     same: tuple[Shared, ...] = ()
+    held: tuple[Shared, ...] = ()
     unchanged: int = 0
     damaged: Mapping[str, str] = {}
     left: Mapping[str, str] = {}
@@ -61,6 +67,24 @@ class Draft(Struct, frozen=True):
     signed: Mapping[str, bytes] = {}
 
     @property
+    def there(self) -> tuple[Shared, ...]:
+        """The records that lie there then."""
+        return (*self.rows, *self.same, *self.held)
+
+    @property
     def new(self) -> tuple[Upload, ...]:
         """Files that are not there, as far as sizes tell."""
         return tuple(file for file in self.files if file.path not in self.lying)
+
+    def then(self, later: Draft) -> Draft:
+        """What was changed by this draft and by a later one, which the same push made when this had been taken."""
+        return structs.replace(
+            later,
+            rows=tuple({one.record.key: one for one in (*self.rows, *later.rows)}.values()),
+            signatures=tuple({one.path: one for one in (*self.signatures, *later.signatures)}.values()),
+            unchanged=self.unchanged
+            - len({one.record.key for one in later.rows} - {one.record.key for one in self.rows}),
+            damaged={**self.damaged, **later.damaged},
+            others=tuple({one.key: one for one in (*self.others, *later.others)}.values()),
+            signed={**self.signed, **later.signed},
+        )

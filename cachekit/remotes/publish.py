@@ -16,11 +16,14 @@ from cachekit import calls
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, UncertainError, UsageError
 from cachekit.remotes import index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
+from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.derived import Derived, derived
-from cachekit.remotes.draft import Comparison
+from cachekit.remotes.draft import Drafts
+from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
+from cachekit.store.layout import Place
 from cachekit.text import duration, first_of
 
 LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
@@ -91,13 +94,16 @@ def publish(
     """
     started = began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck, exact=dry_run, signing=signing)
+    drafts = Drafts(compared)
     believed = compared.was_all_there()
     alone = bool(offers) and release is None and not resumed
     if alone and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     last: RemoteError | None = None
+    landed: Published | None = None  # what the remote took, and a race may have lost again
     sent: dict[str, Upload] = {}
+    rows: RemoteIndex | None = None
     failed = 0
     for attempt in range(1, 10_000):
         writing = False
@@ -107,11 +113,13 @@ def publish(
                 raise UsageError(
                     f"anybody can read {storage.name}",
                     cause="what is pushed there reveals who made it, and where",
-                    hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
+                    hint="`cachekit push --dry-run` shows what; `cachekit push --public` pushes it anyway",
                 )
             if attempt == 1 and offers and not believed and compared.is_all_there(revision) and alone:
                 return Published(Draft(unchanged=len(offers)), revision)
-            todo = compared.draft(revision)
+            todo = drafts.draft(revision)
+            if not (resumed or landed or last):  # what lies there no race of this push can have lost
+                todo = structs.replace(todo, held=())
             sends, ahead = clock.now(), _ahead(storage, todo)
             new = {file.path: file for file in todo.new}
             try:
@@ -126,14 +134,16 @@ def publish(
             # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
             done = Published(todo, revision, attempt, tuple((sent | new).values()))
             together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
-            more = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else Derived()
+            lost = drafts.additions.unlisted
+            more = _derived(storage, todo, revision, mark, lost, dry_run=dry_run) if together else Derived()
             done = structs.replace(done, derived=tuple(one.path for one in more.writes))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
             # them. What is derived of records comes after them.
-            writes = [*todo.signatures, *todo.parts, *todo.records, *more.writes, *([freed] if freed else [])]
-            if dry_run or not (writes or (todo.same and not together)):
+            before = [*todo.signatures, *todo.parts, *todo.additions]
+            writes = [*before, *todo.records, *more.writes, *([freed] if freed else [])]
+            if dry_run:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             change = Commit(title, (*todo.files, *more.files), tuple(writes), more.message)
@@ -141,20 +151,29 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if not together or more.due:
-                    rows = _add_rows(storage, todo, mark, left, clock, renews=more.due)
-                    done = structs.replace(done, derived=(*done.derived, *rows))
+                if (not together and (writes or todo.same or lost)) or more.due:
+                    more = _add_rows(storage, todo, mark, left, clock, unlisted=lost, renews=more.due)
+                    done = structs.replace(done, derived=(*done.derived, *(one.path for one in more.writes)))
             _keep_copies(storage, todo, writes)
-            return structs.replace(done, revision=made)
+            compared.took(todo)
+            sent |= new
+            if landed:
+                done = structs.replace(done, draft=landed.draft.then(todo), derived=(*landed.derived, *done.derived))
+            release, landed = None, structs.replace(done, revision=made)
+            rows = more.rows or rows
+            if not (others := drafts.additions.look(todo, rows)):
+                return landed
+            last = ConflictError(f"{storage.name} lacks what others pushed meanwhile")
+            retry = _race(seconds, others)  # the more there are, the longer, so that one of them does it for all
         except ConflictError as error:
-            retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
+            retry, last = _race(seconds), error
         except BusyError as error:
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
-            if landed := _landed(storage, mark):
-                return structs.replace(done, revision=landed)
+            if found := _landed(storage, mark):
+                return structs.replace(done, revision=found)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         except RemoteError as error:
             failed += writing
@@ -171,10 +190,14 @@ def publish(
                 f"{storage.name} did not take the push",
                 cause=f"{last.said}; {tried} {duration(clock.now() - started)}"
                 f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
-                hint="cachekit push --pending, later",
+                hint="later: cachekit push --pending",
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
+
+
+def _race(seconds: float, others: int = 1) -> Retry:
+    return Retry(seconds, min(0.08 * others, 4.0), 1.6, 15.0)
 
 
 def _keep_copies(storage: Storage, todo: Draft, writes: Sequence[Write]) -> None:
@@ -228,10 +251,12 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
     return [file for file in todo.files if file.path in todo.lying] if joined else todo.files
 
 
-def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> Derived:
+def _derived(
+    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Collection[Place], *, dry_run: bool
+) -> Derived:
     """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
     try:
-        return derived(storage, todo, revision, mark, dry_run=dry_run)
+        return derived(storage, todo, revision, mark, unlisted=unlisted, dry_run=dry_run)
     except (ConflictError, BusyError):
         raise
     except RemoteError:
@@ -239,35 +264,43 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
 
 
 def _add_rows(
-    storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock, *, renews: bool
-) -> tuple[str, ...]:
+    storage: Storage,
+    todo: Draft,
+    mark: str,
+    seconds: float,
+    clock: Clock,
+    *,
+    unlisted: Collection[Place],
+    renews: bool,
+) -> Derived:
     """Add records that are there to the index, in races with others until one is won, and renew it where it is due.
 
     Returns:
-        The paths of what was written.
+        All that was written, and the index as it is then.
     """
-    began, written = clock.now(), tuple[str, ...]()
+    began, written = clock.now(), list[Write]()
     more, lost, same = Derived(), list[str](), 0
+    taken, raced = Derived(), False
     seen = index.last_seen(storage)
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
                 with calls.ending(RENEWAL if renews else seconds):
                     before, seen = seen, None  # where others wrote since, it is read
-                    more = derived(storage, todo, "", mark, renews=renews, seen=before)
+                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted, raced=raced)
                     if before and not (more.writes or more.due):  # then it must be what lies there
                         continue
                     if more.writes:
                         storage.commit(Commit(f"cachekit: [{mark}]", more.files, more.writes), "")
-                written += tuple(write.path for write in more.writes)
+                written, taken = [*written, *more.writes], more
                 if renews or not more.due:
                     break
                 renews = True
             except (ConflictError, BusyError, UncertainError) as error:
-                tokens = [write.token for write in more.writes]
+                raced, tokens = True, [write.token for write in more.writes]
                 same, lost = same + 1 if tokens == lost and isinstance(error, ConflictError) else 0, tokens
-                pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
+                pause = _race(seconds).pause(error, attempt, clock.now() - began)
                 if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there
                     break
                 clock.sleep(pause)
-    return written
+    return structs.replace(taken, writes=tuple(written))

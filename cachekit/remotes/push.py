@@ -32,8 +32,8 @@ from cachekit.text import cause_of
 from cachekit.values import Answer
 
 _LEFT = (
-    "sign yours (`cachekit trust init`) and name who signed that (`cachekit trust add NAME KEY`), also where it was a "
-    "key of your own; or revoke that key (`cachekit trust revoke KEY`); then: cachekit push --pending"
+    "sign yours (`cachekit trust init`) and name the other record's signer (`cachekit trust add NAME KEY`), even if "
+    "that was a key of your own; or revoke that key (`cachekit trust revoke KEY`); then: cachekit push --pending"
 )
 
 

@@ -231,12 +231,20 @@ class Remote:
                 found = storage.read(layout.signatures_path(record.place), revision, most)
             return envelope.decode(found.data) if found else (), ""
         except TooLargeError as error:
-            reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them anew"
+            reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them again"
             raise untrusted(self.name, record, reason, "anew") from error
         except (envelope.MalformedError, IntegrityError) as error:
             return (), str(error)
 
-    def judge(self, shared: Shared, revision: str, *, past: bool = False, stray: str = "") -> Found:
+    def judge(
+        self,
+        shared: Shared,
+        revision: str,
+        *,
+        past: bool = False,
+        stray: str = "",
+        envelopes: tuple[Envelope, ...] | None = None,
+    ) -> Found:
         """A record that was read there, and may be used.
 
         Args:
@@ -244,6 +252,7 @@ class Remote:
             revision: The state that it was read in, of which its signatures are read.
             past: That is an earlier state on purpose, in which older signatures are nobody's trick.
             stray: Why that state may be anybody's, so that a signature is needed; empty where it is the remote's own.
+            envelopes: Its signatures, where they are known.
 
         Raises:
             UntrustedError: It may not.
@@ -257,9 +266,10 @@ class Remote:
         # Where no signature is asked for, this user's own still says what the record reuses.
         owned = None if demands or self.trust.table.revokes else self.owned()
         if owned and (owned.how == "all" or not self.trust.table.key):
-            return Found(self, shared, revision, owned)
-        record = shared.record
-        envelopes, damage = self.signatures(record, revision)
+            return Found(self, shared, revision, owned, envelopes)
+        record, damage = shared.record, ""
+        if envelopes is None:
+            envelopes, damage = self.signatures(record, revision)
         mode: Mode = "signed" if demands else self.trust.mode(self.name)
         verdict = self.trust.policy.judge(record, envelopes, mode=mode, vain=self.vain)
         if owned and verdict.trusted:

@@ -230,7 +230,7 @@ class Remotes:
             )
 
     def unasked(self, what: str) -> RemoteError | None:
-        """What to raise where no remote has a thing, and some were not asked, as no connection may be opened."""
+        """What to raise where no remote has a thing, and some were not asked, because no connection may be opened."""
         if not self.offline:
             return None
         return RemoteError(

@@ -78,8 +78,15 @@ class Signing:
         self._dry_run = dry_run
         self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
 
-    def origin(self, shared: Shared, revision: str) -> tuple[Origin | None, str]:
-        """Why a record of the remote, read at a revision, may be used and passed on; None where it may not, and why.
+    def origin(
+        self, shared: Shared, revision: str, envelopes: tuple[Envelope, ...] | None = None
+    ) -> tuple[Origin | None, str]:
+        """Why a record of the remote may be used and passed on; None where it may not, and why.
+
+        Args:
+            shared: The record.
+            revision: The state that it was read in.
+            envelopes: Its signatures, if it does not lie at a record's place.
 
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
@@ -88,7 +95,7 @@ class Signing:
             return HERE, ""
         try:
             self._remote.asked(revision)
-            found = self._remote.judge(shared, revision)
+            found = self._remote.judge(shared, revision, past=envelopes is not None, envelopes=envelopes)
             origin = found.origin
             if origin is None or origin.how == "signed" or (origin.how == "owner" and not self._trust.table.key):
                 return origin, ""
@@ -186,6 +193,15 @@ class Signing:
             return None, raw
         raw = envelope.fitting(record, envelope.union(wanted, found))  # the oldest are left out first
         return Write(path, raw, token), raw
+
+    def over(self, todo: ToSign) -> tuple[Envelope, ...]:
+        """The signature over modules that are added to a record; none where this user signs nothing.
+
+        Raises:
+            UsageError: The user's key cannot be used, or is revoked.
+        """
+        signs = not self._dry_run and self._signs(todo.beside, todo.reused)
+        return (self._own(todo, self._trust.signer()),) if signs else ()
 
     def _passed_on(self, beside: Beside) -> list[Envelope]:
         """The signatures that a record came with, without those by keys that are revoked: they would help nobody."""

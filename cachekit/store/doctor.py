@@ -39,11 +39,11 @@ def store(config: Config) -> Iterator[Finding]:
     if not found and whose.whose == "others":
         found.append(Finding("problem", f"{whose.why}: {copied}", "" if whose.mend else REPAIR, whose.mend))
     if taken := partial.taken(Layout(home)):
-        said = f"{taken} is not a folder of this user's: a fetch that is cut begins anew"
+        said = f"{taken} is not a folder of this user's: an interrupted fetch starts over"
         found.append(Finding("problem", said, run=f"mv {shlex.quote(str(taken))} {shlex.quote(f'{taken}.away')}"))
     system = file_system(home)
     if system.network:
-        said = f"{home} is on {system.network}: two machines would both compile, locks are the kernel's"
+        said = f"{home} is on {system.network}: two machines would both compile, as locks hold on one machine only"
         found.append(Finding("problem", said, f"{REPAIR}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
         found.append(
@@ -126,7 +126,7 @@ def clock(config: Config) -> Iterator[Finding]:
                 newest, where = began, path
     ahead = newest - time.time()
     if ahead > SKEW:
-        said = f"{where} was changed {age(ahead)} from now: the clock of this host is slow, or was set back"
+        said = f"the time of {where} is {age(ahead)} in the future: the clock of this host is slow, or was set back"
         yield Finding("problem", said, run="sudo chronyc makestep")
     else:
         yield Finding("ok", "no file in the store is from the future")

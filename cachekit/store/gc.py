@@ -272,7 +272,7 @@ class _Plan:
             if everything:
                 why = f"of {row.directory}"
             else:
-                why = "not used for so long" if self._is_old(used) else "beyond the limit"
+                why = "not used for that long" if self._is_old(used) else "beyond the limit"
             files = going.take(row)
             self.after -= sum(files.values())
             yield Victim(row, used, why), files

@@ -283,7 +283,7 @@ def _check_files(path: Path) -> None:
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise sqlite3.DatabaseError(f"{one} is not a regular file")
             if whose.outsider(one, one):
-                raise sqlite3.DatabaseError(f"others wrote {one}, or can")
+                raise sqlite3.DatabaseError(f"others wrote {one}, or can write it")
 
 
 def _copied(path: Path) -> sqlite3.Connection | None:
@@ -337,4 +337,5 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Whether the file itself is bad, rather than out of reach for now."""
     import sqlite3
 
-    return not isinstance(error, sqlite3.OperationalError) or "no such" in str(error)
+    said = str(error)
+    return not isinstance(error, sqlite3.OperationalError) or "no such" in said or "ould not decode" in said

@@ -86,7 +86,7 @@ def last_in(layout: Layout, cwd: Path) -> Last:
         with suppress(OSError), layout.inside.folder(path.parent) as folder:
             strangers.append(whose.outsider(handle, path) or whose.outsider(folder, path.parent))
             if not os.path.samestat(os.stat(path.name, dir_fd=folder), os.fstat(handle)):
-                strangers.append("it was exchanged")
+                strangers.append("it was replaced")
             # Where others can write above the store, they can put another folder of this user's in its place.
             raw = os.pread(handle, min(os.fstat(handle).st_size, files.LARGEST_NOTE), 0)
             if not Owners(layout).remembers(raw):

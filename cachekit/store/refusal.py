@@ -150,7 +150,7 @@ class Refusal:
                 _take(tree, record, reason, gone)
                 staying.forget(self._layout, tree, record)
         for record in self._from_elsewhere(tree, anew) if anew else ():
-            reason = "it came from elsewhere, and is compiled anew"
+            reason = "it came from elsewhere, and is compiled again"
             _take(tree, record, reason, gone)
             staying.forget(self._layout, tree, record)
         return gone
@@ -309,7 +309,7 @@ class Quarantine:
         self.blob(file, reason)
         if reason == MISSING:
             return IntegrityError(
-                f"{file.sha256[:16]} is missing in the store",
+                f"{file.sha256[:16]} is missing from the store",
                 cause=file.path,
                 hint="run `cachekit warm` again, which compiles it",
             )

@@ -130,7 +130,7 @@ class ProcessLauncher:
 def _again(job: Job) -> str:
     """How a run that was stopped goes on."""
     if job.mode == "train" and checkpoints(Path(job.checkpoints)):
-        return "--resume auto goes on from the last checkpoint"
+        return "--resume auto continues from the last checkpoint"
     return "run it again"
 
 

@@ -100,7 +100,9 @@ def listening(place: Node) -> Iterator[socket.socket]:
         except OSError as error:
             if time.monotonic() > until:
                 raise UsageError(
-                    f"port {port} of this machine cannot be used", cause=cause_of(error), hint="another --master-port"
+                    f"port {port} of this machine cannot be used",
+                    cause=cause_of(error),
+                    hint="choose another --master-port",
                 ) from error
             time.sleep(POLL)
     with server:

@@ -44,7 +44,7 @@ WAITING = 64  # connections that have said nothing yet, at most: others wait unt
 SHOWN = 1000  # characters of what another machine says went wrong
 # What the first machine finds out of the meeting; whatever else it says is a failure.
 _FOUND = {one.code for one in (MachineGoneError, UsageError, WaitedTooLongError)}
-ALIKE = "the same command on all machines, with the same versions, and another --node-rank on each"
+ALIKE = "run the same command on all machines, with the same versions, and a different --node-rank on each"
 # How a run fails because another one did [torch 2.13: gloo, NCCL, TCPStore].
 _CONSEQUENCE = re.compile(r"by peer|broken pipe|gloo|nccl|connection (?:refused|closed)|timed out", re.IGNORECASE)
 
@@ -109,7 +109,7 @@ class Meeting:
                     here = ", ".join(str(one) for one in (self.me, *come.values()))
                     raise self._refused(
                         WaitedTooLongError(
-                            f"{' and '.join(missing)} of {self.me.nodes} did not come within {duration(wait)}",
+                            f"{' and '.join(missing)} of {self.me.nodes} did not arrive within {duration(wait)}",
                             cause=f"here are: {here}",
                             hint="start the same command on all machines; --wait says for how long they wait",
                         )
@@ -123,7 +123,7 @@ class Meeting:
             wrong = judged(self.participants)
         except (RecursionError, ValueError):  # nested too deeply, or numbers that are too large
             wrong = UsageError(
-                "what another machine says of itself cannot be compared",
+                "what another machine says about itself cannot be compared",
                 hint="let only the machines of the training reach --master-port",
             )
         if wrong:
@@ -141,8 +141,8 @@ class Meeting:
             error = UsageError(
                 f"{one.host} and {other.host} both say that they are node {one.rank}"
                 if one.rank in come or one.rank == 0
-                else f"{one} is none of {self.me.nodes} machines",
-                hint="--node-rank is another number on each machine, from 0",
+                else f"{one} is not one of {self.me.nodes} machines",
+                hint="give each machine a different --node-rank, from 0",
             )
             link.tell(msgspec.json.encode(_Word(error=_short(error.document))))
             link.peer.close()
@@ -266,7 +266,7 @@ class Meeting:
         return TrainingError(
             f"{self._name(rank)} failed",
             cause=": ".join(filter(None, [error.message, error.cause])),
-            hint="see what the command told on that machine",
+            hint="see what the command printed on that machine",
         )
 
     def _raised(self, error: ErrorDocument) -> CachekitError:
@@ -276,13 +276,13 @@ class Meeting:
 
     @property
     def _again(self) -> str:
-        resume = "; --resume auto goes on from the last checkpoint" if self.me.mode == "train" else ""
+        resume = "; --resume auto continues from the last checkpoint" if self.me.mode == "train" else ""
         return f"start the command again on all machines{resume}"
 
     def _gone(self, rank: int) -> CachekitError:
         return MachineGoneError(
             f"{self._name(rank)} went away",
-            cause="its connection broke without a word: the machine, its network or its command died",
+            cause="its connection broke without warning: the machine, its network or its command died",
             hint=self._again,
         )
 

@@ -72,7 +72,7 @@ def config_of(job: Job, task: Task) -> Any:
         return AutoConfig.for_model(job.config["model_type"], **fields, **head)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecipeError(
-            f"Transformers cannot make a {job.config['model_type']} model of this config", cause=first_line(error)
+            f"Transformers cannot make a {job.config['model_type']} model from this config", cause=first_line(error)
         ) from error
 
 
@@ -117,7 +117,7 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     if type(config) not in auto._model_mapping:  # noqa: SLF001 - the library asks so itself, and has no other way
         raise RecipeError(
             f"Transformers has no {config.model_type} model for {job.recipe.task}",
-            cause="model.id (or model.path) and task do not go together",
+            cause="model.id (or model.path) and task do not fit together",
             hint="choose another model; `cachekit zoo ls models` says what each is fine-tuned for",
         )
     classes = auto._model_mapping[type(config)]  # noqa: SLF001

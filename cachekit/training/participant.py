@@ -48,8 +48,8 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
     for one in participants[1:]:
         if one.nodes != first.nodes:
             return UsageError(
-                f"{one} was started for {one.nodes} machines, and {first} for {first.nodes}",
-                hint="the same --nnodes on all machines",
+                f"{one} was started for {one.nodes} machines, but {first} for {first.nodes}",
+                hint="use the same --nnodes on all machines",
             )
         changes = [each for each in difference(first.hard, one.hard) if not each.name.startswith("target.")]
         if one.mode == first.mode:
@@ -58,20 +58,20 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
             what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
             said = [f"{_shown(each.name)} is {_shown(each.new)} there and {_shown(each.old)} here" for each in changes]
             return UsageError(
-                f"{one} has another {what} than {first}",
+                f"{one} has a different {what} from {first}",
                 cause=first_of(said, between="; ").replace(" here", f" on node {first.rank}"),
-                hint="the same recipe, and the same versions, on all machines",
+                hint="use the same recipe, and the same versions, on all machines",
             )
         if one.mode != first.mode:
             cold, warm = (one, first) if one.mode == "trial" else (first, one)
             return UsageError(
-                f"{cold} has no record of this key, and {warm} has one",
+                f"{cold} has no record of this key, but {warm} has one",
                 cause="a trial run needs all machines of the training, so either all of them make it or none",
                 hint=f"`cachekit push` on node {warm.rank} to a remote that all of them read; or --recache on all",
             )
         if one.resume != first.resume:
             said = [
-                f"{each} {f'goes on from {each.resume}' if each.resume else 'starts over'}" for each in (one, first)
+                f"{each} {f'continues from {each.resume}' if each.resume else 'starts over'}" for each in (one, first)
             ]
             return UsageError(
                 f"{said[0]}, and {said[1]}",

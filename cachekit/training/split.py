@@ -128,7 +128,7 @@ class SplitBackend(Backend):
         known = {field.name for field in dataclasses.fields(NeuronTrainingArguments)}
         if unknown := sorted(given.keys() - known):
             raise CompilerUnavailableError(
-                f"{package} {metadata.version(package)} has a trainer of another kind",
+                f"the trainer of {package} {metadata.version(package)} is not the one that cachekit knows",
                 cause=f"its arguments lack {', '.join(unknown)}",
                 hint=install,
             )

@@ -168,7 +168,7 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         if any((np.asarray(part)[count:] != FILLER).any() for part in _parts(output.label_ids)):
             if self._graphs_only:
                 return output
-            raise RuntimeError("what only fills the last batch was not evaluated last")
+            raise RuntimeError("the filler rows of the last batch were not evaluated last")
         predictions, labels = (_first(count, given) for given in (output.predictions, output.label_ids))
         prefix = kwargs.get("metric_key_prefix", "eval")
         exact = self._work.score(self._features, predictions, labels)

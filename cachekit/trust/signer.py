@@ -261,7 +261,7 @@ def _ask_cryptography(parsed: sshsig.Parsed, message: bytes, useless: _UselessEr
     if parsed.key.kind != ED25519:
         raise UsageError(
             f"the signature of a {parsed.key.kind} key cannot be checked on this machine",
-            cause=f"{useless}, and without it only those of {ED25519} keys can",
+            cause=f"{useless}, and without it only signatures of {ED25519} keys can be checked",
             hint=useless.mend,
         )
     try:
@@ -360,7 +360,7 @@ def _path(setting: str) -> Path | None:
 def _private(path: Path) -> bytes:
     text = _read(path, closed=True)
     if b"PRIVATE KEY-----" not in text:
-        raise ValueError("this is a public key, whose private one an agent has")
+        raise ValueError("this is a public key; an agent has its private key")
     return text
 
 

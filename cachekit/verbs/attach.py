@@ -286,7 +286,7 @@ def this_command(name: str = "") -> CommandLine:
     found = command_line.read(sys.orig_argv)
     if not (found.script or found.module or found.code) or "ipykernel" in sys.modules:
         raise UsageError(
-            "this process runs no script, so it needs a name",
+            "this process runs no script, so attach() needs a name",
             cause="it is a notebook or a prompt",
             hint='attach("my-model", ingredients={"batch": "8"})',
         )

@@ -74,7 +74,7 @@ def _settings(config: Config, seen: Mapping[str, str], *, writes: bool) -> str:
         if not needs_network(link) and link.name not in seen:
             raise UsageError(
                 f"the machines do not see the folder {link.address}",
-                hint="--cache local:rw,s3://BUCKET/PREFIX:rw, or another remote beyond a network",
+                hint="--cache local:rw,s3://BUCKET/PREFIX:rw, or another remote that is reached over a network",
             )
         place = seen.get(link.name, "")
         if writes and link.writable:
@@ -110,7 +110,7 @@ def _check_signs(link: Link) -> None:
         raise UsageError(
             f"what a machine compiles is not signed, so it would not be used from {link.name}",
             cause=f"its trust is {link.trust!r}" if link.trust else "it is unknown who can write there",
-            hint=f'trust = "owner" in [remotes.{link.name}], if only your own people can write there',
+            hint=f'set trust = "owner" in [remotes.{link.name}], if only your own people can write there',
         )
 
 

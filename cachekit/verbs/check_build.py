@@ -53,9 +53,9 @@ class CheckedBuild(Answer, frozen=True, kw_only=True, tag="cachekit/build-check/
         if not differ:
             return None
         return IntegrityError(
-            f"the record of {self.recipe} is not what compiling gives here",
+            f"compiling {self.recipe} here does not reproduce its record",
             cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {first_of(differ)}; "
-            f"the record was made by {made.by}, {made.created[:16]}",
+            f"the record was made by {made.by} on {made.created[:16]}",
             hint=f"cachekit warm {self.source} --recache puts a new one in its place",
         )
 

@@ -101,7 +101,7 @@ def _findings(check: Check, config: Config) -> list[Finding]:
     except CachekitError as error:
         return [_said(error)]
     except OSError as error:
-        return [Finding("unknown", f"it cannot be looked at: {error}")]
+        return [Finding("unknown", f"it cannot be checked: {error}")]
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other checks
         _log.exception("the check %s failed", check.name)
         return [Finding("unknown", f"the check itself failed: {type(error).__name__}: {error}")]
@@ -170,7 +170,7 @@ def name(_: Config) -> Iterator[Finding]:
     """Another project has this one's import name; the one that was installed last overwrote the other's files."""
     if other := host.other_project():
         version, place = other
-        said = f"{place} has {host.OTHER} {version}, another project that is imported by the same name"
+        said = f"{place} has {host.OTHER} {version}, another project that is imported under the same name"
         # Their common files go with either of them, and pip takes what is left for a whole installation.
         uninstall = f"{sys.executable} -m pip uninstall {host.OTHER} {host.OWN}"
         yield Finding("problem", said, f"keep one; for this one, install {host.OWN} again after:", uninstall)

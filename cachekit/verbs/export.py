@@ -277,7 +277,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
             raise UsageError(
                 f"record {record.key[:16]} belongs to no cache that other tools read",
                 cause=str(error),
-                hint="for a bundle of it name a file: cachekit store export NAME.tar KEY",
+                hint="to make a bundle of it, name a file: cachekit store export NAME.tar KEY",
             ) from error
     wanted = [record for record in records if _meant(record.directory, compiler)]
     if not wanted:

@@ -229,7 +229,7 @@ def limit(
             that is not enough, or no amount.
     """
     if most is not None and not 0 <= most < float("inf"):
-        raise UsageError(f"--max-dollars {most}: no amount of money", hint="--max-dollars 20")
+        raise UsageError(f"--max-dollars {most}: not an amount of money", hint="--max-dollars 20")
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:
@@ -244,15 +244,15 @@ def limit(
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
             raise UsageError(
-                f"{dollars(most)} are not enough: {row.name} may compile for {duration(row.expected.high)}",
+                f"{dollars(most)} is not enough: {row.name} may compile for {duration(row.expected.high)}",
                 cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
-                hint="--max-dollars N, with more; or a shorter list",
+                hint="raise --max-dollars, or shorten the list",
             )
     if each < least:
         raise UsageError(
-            f"{dollars(most)} are not enough for {duration(least)} of each command",
+            f"{dollars(most)} is not enough for {duration(least)} of each command",
             cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
-            hint="--max-dollars N, with more; or a shorter list",
+            hint="raise --max-dollars, or shorten the list",
         )
     return each
 

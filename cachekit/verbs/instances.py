@@ -188,7 +188,7 @@ def _compared(recipe: Recipe, source: str, rows: list[OnInstance], *, as_publish
 def _why(paid: list[OnInstance], base: OnInstance | None, *, as_published: bool) -> list[str]:
     if not paid:
         said = (
-            "nobody has published how long it trains on any machine of the registry"
+            "nobody has published how long it takes to train on any machine of the registry"
             if as_published
             else "the published times are of the recipe without --set and --tiny"
         )

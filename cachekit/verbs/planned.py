@@ -176,7 +176,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
         differs = ", ".join(named(change.name) for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "there is no record to compare with"
         # Here a miss says only that the store has nothing.
-        silent = f"not asked, as no connection may be opened: {', '.join(self.unasked)}" if self.unasked else ""
+        silent = f"not asked, because no connection may be opened: {', '.join(self.unasked)}" if self.unasked else ""
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
             cause="; ".join(filter(None, [silent, self.flaw or near, tried])),

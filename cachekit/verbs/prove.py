@@ -122,7 +122,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             proof, seen = Proof(subject, folder, total=MINUTES * 60), Evidence()
             tools = {" ".join(words): proof.run(FIRST, words).said for words in subject.tools}
             answer(proof, seen)  # a place that cannot be written to is found out now
-            tell(f"about ten minutes, {MINUTES} at the most; Ctrl-C ends it and shows what is known by then")
+            tell(f"about ten minutes, {MINUTES} at the most; Ctrl-C ends it and shows what is known so far")
             if report:
                 tell(f"the report grows in {known.report}")
             try:
@@ -130,7 +130,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
                     answer(proof, seen)
             except KeyboardInterrupt:
                 return answer(proof, seen, INTERRUPTED)
-            return answer(proof, seen, f"{MINUTES} minutes are over" if proof.left <= 0 else "")
+            return answer(proof, seen, f"{MINUTES} minutes have passed" if proof.left <= 0 else "")
     except OSError as error:
         raise StoreError(
             f"{error.filename or 'a file of the run'} cannot be written",
@@ -162,7 +162,7 @@ def _run(proof: Proof, seen: Evidence) -> None:
     seen.good("run")
     seen.steps["unchanged"] = unchanged = program({})
     if _broken(unchanged):
-        raise UnknownError("it compiles anew even where nothing is changed")
+        raise UnknownError("it compiles again even where nothing has changed")
     _apart(seen, "again", worker("1", "2", "POSIX", "JST-9"), worker("3", "4", "C", "EST5"), program)
     proof.age(PROGRAM)
     seen.steps["age"] = program({})
@@ -274,28 +274,28 @@ PARTS = (
     Part("running a program of a few lines, and again: as another worker, in another language, with old files", _run, (
         _promise("run", "a program of a few lines compiles, and its graph is kept",
                 "`cachekit run` of users' own scripts keeps nothing", "compiled"),
-        _promise("unchanged", "where nothing is changed its graph is found",
+        _promise("unchanged", "where nothing has changed, its graph is found",
                 "names of graphs depend on chance: every run compiles"),
         _promise("again", "as another worker, in another language, its graph is found",
                 "what is found depends on who asks; the next lines say on what"),
-        _promise("rank", f"with {', '.join(RANK)} its graph is found",
+        _promise("rank", f"with {', '.join(RANK)}, its graph is found",
                 "each worker has graphs of its own, and a record of two workers is twice as large and as slow to make"),
-        _promise("world-size", f"with {', '.join(WORLD_SIZE)} its graph is found",
+        _promise("world-size", f"with {', '.join(WORLD_SIZE)}, its graph is found",
                 f"on another number of workers {ALL_AGAIN}"),
-        _promise("locale", "with another LANG, LC_ALL and TZ its graph is found",
+        _promise("locale", "with another LANG, LC_ALL and TZ, its graph is found",
                 f"for users of another language, or in another region, {ALL_AGAIN}"),
-        _promise("age", "where all files of the cache dir are old its graph is found",
+        _promise("age", "where all files of the cache dir are old, its graph is found",
                 "after some days everything compiles again"),
     )),
     Part("running it with other flags, which must compile", _flags, (
-        _promise("flags", "with other flags its graph is compiled again",
+        _promise("flags", "with other flags, its graph is compiled again",
                 "a run may use graphs that were compiled with other flags: wrong results", "compiled"),
     ), "run"),
     Part("running it with a flag that the compiler must refuse", _refused, (
         _promise("refused", "a run fails where the compiler must refuse its flags",
                 "a graph that does not compile goes unnoticed, and the run is slow or wrong", "failure"),
     ), "run"),
-    Part("warming a tiny BERT, killing that while it compiles, and warming it again", _warm, (
+    Part("warming a tiny BERT, killing the warm while it compiles, and warming again", _warm, (
         _promise("killed", "a warm that is killed while it compiles can be made again",
                 "after Ctrl-C, or a reclaimed spot instance, the cache must be emptied by hand", "compiled"),
         _promise("warm", "a tiny BERT is warmed: its graphs compile, and are kept",
@@ -304,7 +304,7 @@ PARTS = (
     Part("training it, and once more elsewhere, as another user, from a bundle", _train, (
         _promise("train", "its training under --require-warm compiles nothing",
                 "a run after `warm` compiles all the same: the cache saves nothing"),
-        _promise("elsewhere", "nor where everything is another at once",
+        _promise("elsewhere", "nor where everything differs at once",
                 "a record helps only where it was made; the next lines say what it depends on"),
         _promise("working-directory", "nor from another working directory", f"from another folder {ALL_AGAIN}"),
         _promise("home", "nor with another store, filled by export and import", f"on another machine {ALL_AGAIN}"),

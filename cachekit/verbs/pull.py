@@ -248,7 +248,7 @@ def _check_names(names: Sequence[str], folder: str) -> None:
     for name in names:
         if "/" not in name:
             raise UsageError(
-                f"{name!r} is not a module of a compiler's cache", hint="for a compiler's folder: --all-of"
+                f"{name!r} is not a module of a compiler's cache", hint="use --all-of for a compiler's folder"
             )
         _cache_of(name)
     if folder:

@@ -92,7 +92,10 @@ def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], list[s
     if config_trust.is_fingerprint(one):
         return "key", [one]
     if one.startswith("SHA256:"):
-        raise UsageError(f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`")
+        raise UsageError(
+            f"{one} is not a fingerprint",
+            hint="it has 43 characters after SHA256: `ssh-keygen -l -f FILE.pub` prints it",
+        )
     if files.is_digest(one) and not session.store.by_prefix(one):
         return "record", [one]
     if is_key(one):

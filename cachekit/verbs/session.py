@@ -266,7 +266,7 @@ def load_config(
     if trust_only and trust_all:
         raise UsageError(
             f"--trust {trust_only} and --trust-all contradict each other",
-            cause="one asks for more than the settings do, the other for nothing",
+            cause="one tightens what the settings require, the other lifts it",
             hint="leave one of them out",
         )
     return structs.replace(found, trust_all=trust_all, trust_only=only)

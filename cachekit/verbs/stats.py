@@ -39,27 +39,27 @@ class Figures(Struct, frozen=True):
     unfinished: Annotated[Number, _said("Of those: killed, or still running")] = 0
     hits: Annotated[Number, _said("Keys asked for that the cache had")] = 0
     misses: Annotated[Number, _said("Keys asked for that the cache did not have")] = 0
-    unknown: Annotated[Number, _said("Keys asked for that a remote may have which could not be asked")] = 0
+    unknown: Annotated[Number, _said("Keys asked for that may be on a remote that could not be asked")] = 0
     graphs_found: Annotated[Number, _said("Graphs that came out of the cache")] = 0
     graphs_reused: Annotated[Number, _said("Of those: from the record of another key")] = 0
     graphs_compiled: Annotated[Number, _said("Graphs that were compiled")] = 0
     waits: Annotated[Number, _said("Keys that another process or machine was compiling")] = 0
     waited_seconds: Annotated[float, _said("Time spent waiting for them")] = 0.0
     compile_seconds: Annotated[float, _said("Time spent compiling")] = 0.0
-    bytes_restored: Annotated[Number, _said("Put into compiler cache dirs out of the store")] = 0
+    bytes_restored: Annotated[Number, _said("Bytes put into compiler cache dirs from the store")] = 0
     fetches: Annotated[Number, _said("Times that something was fetched from a remote")] = 0
     bytes_fetched: Annotated[Number, _said("Bytes of those")] = 0
     fetch_seconds: Annotated[float, _said("Time of those")] = 0.0
-    pushes: Annotated[Number, _said("Pushes to a remote that came to their end")] = 0
+    pushes: Annotated[Number, _said("Pushes to a remote that were completed")] = 0
     bytes_pushed: Annotated[Number, _said("Bytes of those")] = 0
     push_seconds: Annotated[float, _said("Time of those")] = 0.0
     push_failures: Annotated[Number, _said("Pushes that failed")] = 0
     ask_seconds: Annotated[float, _said("Time that questions to remotes took")] = 0.0
     lost_seconds: Annotated[float, _said("Of that: lost to questions that failed, and pauses after them")] = 0.0
     remote_failures: Annotated[Number, _said("Times that a remote was not used because it failed")] = 0
-    damaged: Annotated[Number, _said("Damaged entries that were found, in the store and on remotes")] = 0
+    damaged: Annotated[Number, _said("Damaged records that were found, in the store and on remotes")] = 0
     bypasses: Annotated[dict[str, int], _said("Times that a part of the cache was bypassed, by reason")] = {}
-    recorded_seconds: Annotated[float, _said("What compiling took when the entries that were hit were made")] = 0.0
+    recorded_seconds: Annotated[float, _said("What compiling took when the records that were hit were made")] = 0.0
     retrieval_seconds: Annotated[float, _said("What looking up, waiting, fetching, restoring and loading took")] = 0.0
     saved_seconds: Annotated[float, _said("The former less the latter; negative where the cache cost time")] = 0.0
     saved_dollars: Annotated[float | None, _said("Saved hours at the price of an hour; null without a price")] = None
@@ -116,8 +116,8 @@ class Stats(Answer, frozen=True, tag="cachekit/stats/1"):
             "By the UTC day on which the runs began, as 2026-11-21; or its week, ISO 8601: 2026-W47; or month: 2026-11"
         ),
     ]
-    price: Annotated[Rate | None, _said("What dollars were counted with")]
-    problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
+    price: Annotated[Rate | None, _said("The price that dollars were computed with")]
+    problems: Annotated[list[str], _said("Files that could not be read, and were not counted")]
 
 
 def stats(
@@ -149,7 +149,7 @@ def stats(
     if by not in PERIODS:
         raise UsageError(f"--by {cut(by, 40)} is not a period", hint=f"one of {', '.join(PERIODS)}")
     if run and since:
-        raise UsageError("--run and --since are both given", hint="a run has one time: leave --since out")
+        raise UsageError("--run and --since are both given", hint="leave out --since: one run needs no period")
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
     youngest = _last(known)
@@ -179,12 +179,12 @@ def stats(
 
 
 class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
-    """The figures that are kept, against the journals.
+    """The stored figures, against the journals.
 
     Attributes:
         runs: All runs that are known.
-        recounted: Those whose journal is still there, and was counted anew.
-        differ: Those whose kept figures are others.
+        recounted: Those whose journal is still there, and was counted again.
+        differ: Those whose stored figures differ.
         problems: Files that could not be read.
     """
 
@@ -198,9 +198,9 @@ class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
         if not self.differ:
             return None
         return IntegrityError(
-            f"the kept figures of {count(len(self.differ), 'run')} are not those of the journals",
+            f"the stored figures of {count(len(self.differ), 'run')} are not those of the journals",
             cause=", ".join(self.differ[:3]),
-            hint="a journal, or the file of figures beside it, was changed from outside of cachekit",
+            hint="a journal, or the file of figures beside it, was changed outside cachekit",
         )
 
 
@@ -242,7 +242,8 @@ def since_day(words: str, today: datetime) -> str:
     except ValueError:
         pass
     raise UsageError(
-        f"--since {cut(words, 40)} is not a day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w"
+        f"--since {cut(words, 40)} is not a day",
+        hint="give a day in UTC, 2026-11-01, or a number of days or weeks: 7d, 12w",
     )
 
 

@@ -300,7 +300,7 @@ def checked(
         raise CompilerUnavailableError(
             "there is no device here to train on",
             cause=reason,
-            hint="`cachekit warm` compiles here, and `cachekit push` shares it; train where the devices are",
+            hint="`cachekit warm` compiles here, and `cachekit push` shares the record; train where the devices are",
         )
     if resume and (reason := prepared.fingerprint.lacks.get("resume")):
         raise UsageError(

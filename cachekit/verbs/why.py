@@ -273,7 +273,7 @@ def _strange(path: Path, cause: str) -> UsageError:
     return UsageError(
         f"{path} is neither a record nor a plan",
         cause=cause,
-        hint="a record's file, or what `cachekit plan RECIPE --format json` prints",
+        hint="give a record's file, or what `cachekit plan RECIPE --format json` prints",
     )
 
 

@@ -241,11 +241,11 @@ def _read_log(file: Path, path: Path, journal: Journal) -> LogWhy:
         raise UsageError(
             f"{path} cannot be read",
             cause=cause_of(error),
-            hint=f"{SAVE}; of a pipe: ... | cachekit why --log -",
+            hint=f"{SAVE}; for a pipe: ... | cachekit why --log -",
         ) from error
     raise UsageError(
         f"{path} says nothing about a compile",
-        cause="no line is one of a compiler's, or of its cache's, that cachekit reads",
+        cause="no line comes from a compiler, or from its cache, that cachekit knows",
         hint=f"{SAVE}; or give the compiler's own log",
     )
 

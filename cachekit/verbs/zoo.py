@@ -172,13 +172,13 @@ def rows(topic: str, wanted: Filter) -> Sequence[ZooRow]:
         UsageError: There is no such topic, task or instance, the topic has nothing of the kind, or that is no price.
     """
     if topic not in FILTERS:
-        raise UsageError(f"zoo has no topic {topic!r}", hint=f"one of {', '.join(FILTERS)}")
+        raise UsageError(f"the zoo has no topic {topic!r}", hint=f"one of {', '.join(FILTERS)}")
     given = {"task": wanted.task, "model": wanted.model, "instance": wanted.instance, "max_price": wanted.max_price}
     for name, value in given.items():
         if value not in {"", None} and name not in FILTERS[topic]:
             option = "--" + name.replace("_", "-")
             able = ", ".join(other for other, names in FILTERS.items() if name in names)
-            raise UsageError(f"{topic} cannot be chosen with {option}", hint=f"it chooses among {able}")
+            raise UsageError(f"{topic} cannot be chosen with {option}", hint=f"the option chooses among {able}")
     if wanted.max_price is not None and not wanted.max_price >= 0:  # not a number either
         raise UsageError(f"--max-price {wanted.max_price:g}: not an amount of dollars", hint="--max-price 2")
     if wanted.task and wanted.task not in TASKS:

@@ -139,7 +139,7 @@ def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
     here = loaded.model.path or (loaded.model.package and model_config.folder_of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
-        yield ZooFinding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
+        yield ZooFinding(where, f"model {named} is not in the registry: its lengths and its key were not checked",
                       "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
         return
     found = architecture.resolve(loaded)

@@ -19,7 +19,7 @@ def test_a_build_that_is_the_same(command, warmed):
     assert steady(answer.out).splitlines() == [
         "tiny: same  inductor-2.13.0  key ffffffffffffffff",
         "  compiled 3 graphs again; 1 part is the same, 0 differ",
-        "  took 0.0 s; nothing of it is kept",
+        "  took 0.0 s; none of it is kept",
     ]
     assert command("warm", "tiny.yaml", "--check-build", "--format", "quiet").out == "same\n"
 
@@ -31,7 +31,7 @@ def test_a_build_that_differs_names_it_and_ends_with_5(command, warmed, monkeypa
     assert "  compiled 3 graphs again; 0 parts are the same, 1 differs\n    differs  kernel.so\n" in answer.out
     lines = answer.err.splitlines()
     code, what, cause, hint = the_error(answer, before=lines.index(next(x for x in lines if x.startswith("error["))))
-    assert (code, what) == ("damaged", "the record of tiny is not what compiling gives here")
+    assert (code, what) == ("damaged", "compiling tiny here does not reproduce its record")
     assert cause.startswith("1 of 1 parts differ: kernel.so; the record was made by ")
     assert hint == "cachekit warm tiny.yaml --recache puts a new one in its place"
     assert all(len(line) <= 80 for line in answer.out.splitlines())

@@ -234,7 +234,7 @@ def test_what_the_answer_has_said_is_no_warning(clock, capsys):
         followed.event({**failed, "reason": reason})
     followed.answered("tiny: unknown\n  r could not be asked: it answers with\n    an error: 503")
     followed.close()
-    assert capsys.readouterr().err == "warning: r stopped answering; going on without it\n"
+    assert capsys.readouterr().err == "warning: r stopped answering; continuing without it\n"
 
 
 def test_quiet_says_nothing_else(clock, capsys):

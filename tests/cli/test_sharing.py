@@ -164,7 +164,7 @@ def test_a_list_of_a_remote_stays_narrow_and_says_which_recipes_there_are(comman
     assert f"{'a' * 29}…" in answer.out
     assert any(command("store", "ls", "-f", "quiet").out[:12] in line for line in answer.out.splitlines())
     said = " ".join(command("hub", "ls", *cache, "--recipe", "tinny").out.split())
-    assert f"no record is of a recipe named 'tinny', but of tiny, {'a' * 29}…" in said
+    assert f"no record of a recipe named 'tinny'; there are records of tiny, {'a' * 29}…" in said
     (there,) = command("hub", "ls", *cache, "--recipe", "tinny", "--format", "json").json
     assert (there["records"], there["recipes"][0]) == ([], "tiny")
     (there,) = command("hub", "ls", *cache, "--recipe", "tiny", "--format", "json").json
@@ -189,7 +189,7 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     (work / "there").mkdir()
     cache = ("--cache", f"local:rw,{work / 'there'}:r,hf://team/cache:r")
     answer = command("pull", "tiny.yaml", *cache, "--offline", code=7)
-    assert answer.out.startswith("tiny: in no remote that was asked")
+    assert answer.out.startswith("tiny: on no remote that was asked")
     _, message, cause, hint = the_error(answer)
     assert message == "it is unknown whether a remote has tiny: no connection may be opened"
     assert cause == "not asked: hf://team/cache; no other remote has it"
@@ -200,7 +200,7 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
 def test_offline_a_pull_that_may_ask_nobody_takes_what_the_store_has_and_names_the_rest(command, tmp_path):
     cache = ("--cache", "local:rw,hf://team/cache:r", "--offline")
     answer = command("pull", "tiny.yaml", *cache, code=7)
-    assert answer.out.startswith("tiny: in no remote that was asked")
+    assert answer.out.startswith("tiny: on no remote that was asked")
     _, message, cause, hint = the_error(answer)
     assert message == "it is unknown whether a remote has tiny: no connection may be opened"
     assert (cause, "--offline" in hint) == ("not asked: hf://team/cache", True)
@@ -216,7 +216,7 @@ def test_offline_opens_no_connection(join, repo, hub):
     hub.log.clear()
     ann("plan", "tiny.yaml", "--offline")
     _, _, cause, _ = the_error(ann("warm", "tiny.yaml", "--offline", "--require-warm", code=3))
-    assert cause.startswith("not asked, as no connection may be opened: hub")
+    assert cause.startswith("not asked, because no connection may be opened: hub")
     ann("warm", "tiny.yaml", "--offline")
     ann.variables["HF_HUB_OFFLINE"] = "1"
     ann("train", "tiny.yaml")

@@ -79,12 +79,12 @@ def test_a_token_that_vanishes_while_a_run_works_does_not_fail_it(member, repo, 
 def test_a_lease_that_is_refused_is_no_remote_that_is_not_used(member, hub):
     hub.fault("403", "POST */commit/*", times=None)
     told = member("warm", "tiny.yaml").err.splitlines()
-    assert not [line for line in told if "going on without it" in line]
+    assert not [line for line in told if "continuing without it" in line]
     assert [line.partition(":")[0] for line in told if "rejected this token" in line] == [
-        "no lease, so another machine may compile the same"
+        "no lease, so another machine may compile the same key"
     ]
     # An hour later, that it is not pushed, without the same reason again.
-    assert told[-1] == "warning: not pushed, and kept here: as said; later: cachekit push --pending"
+    assert told[-1] == "warning: not pushed, and kept here: see above; later: cachekit push --pending"
 
 
 def test_a_failure_is_told_once(member, hub):

@@ -63,7 +63,7 @@ def test_what_the_key_before_signed_is_used_as_before(command, market, home, wor
     said = command("trust", "init", "--key", new).out
     (signer,) = command("trust", "ls", "--format", "json").json["signers"]
     assert (signer["name"], signer["fingerprint"]) == (dry["former"], before["fingerprint"])
-    assert f"it is {dry['former']} there" in " ".join(said.split())
+    assert f"that key is the signer {dry['former']} there" in " ".join(said.split())
     assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
     command("trust", "revoke", dry["former"])
     assert "revoked" in command("trust", "check", code=5).out
@@ -80,7 +80,7 @@ def test_the_key_before_is_that_of_the_users_own_settings(command, work, own_set
     assert config_files.read_toml(own_settings) == {"trust": {"key": str(mine)}}
     told = " ".join(command("trust", "init", "--key", new).out.split())
     assert f"named the key {new}" in told
-    assert "CACHEKIT_TRUST_KEY is set, and until it is unset the key there signs" in told
+    assert "CACHEKIT_TRUST_KEY is set, and until you unset it, the key that it names signs" in told
     assert "what you publish" not in told
     table = config_files.read_toml(own_settings)["trust"]
     assert table["key"] == str(new)
@@ -115,7 +115,7 @@ def test_a_key_before_that_cannot_be_read_is_told(command, work):
     mine.unlink()
     Path(f"{mine}.pub").unlink()
     told = " ".join(command("trust", "init", "--key", key_file(work, 2, "new")).out.split())
-    assert f"{mine} signed, and is gone: what it signed elsewhere is used no longer" in told
+    assert f"the key {mine} is gone: what it signed elsewhere is no longer used" in told
 
 
 @pytest.mark.parametrize("said", ["$MINE/id", "~/id", "${MINE}/id"])
@@ -250,7 +250,7 @@ def test_a_strangers_name_is_shown_in_part(command, market, home):
 
 def test_the_salt_is_listed(command, work):
     (work / "cachekit.toml").write_text('[trust]\nsalt = "2026-11"\n')
-    assert "salt        '2026-11': what was made with another one is a miss" in command("trust", "ls").out
+    assert "salt        '2026-11': what was made with another salt is a miss" in command("trust", "ls").out
 
 
 @pytest.mark.feature("T1")

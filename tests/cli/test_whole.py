@@ -17,16 +17,13 @@ pytest_plugins = ["tests.support.cli_session"]
 WALKED = dict(command_words.walk())
 GROUPS = {path for path, parser in WALKED.items() if hasattr(parser, "commands")}
 # Verbs that give no data of ours: groups, which only lead to their verbs.
-NO_DATA = {("fleet",), ("hub",), ("store",), ("trust",), *(path for path in WALKED if path[-1] == "schema")}
+SCHEMAS = {path for path in WALKED if path[-1] == "schema"}
+NO_DATA = {("fleet",), ("hub",), ("store",), ("trust",), *SCHEMAS}
 DATA = [path for path in WALKED if path not in NO_DATA]
 # Options whose value is a narrower, or a wider, one of the same meaning in some verbs.
 NARROWER = {
     "--price": "TYPE= may be left out where one machine is meant",
 }
-
-
-def named(path: tuple[str, ...]) -> str:
-    return "-".join(path)
 
 
 def test_the_walk_finds_verbs_and_their_verbs():
@@ -35,38 +32,32 @@ def test_the_walk_finds_verbs_and_their_verbs():
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("path", DATA, ids=named)
-def test_every_data_verb_has_the_three_formats(path):
-    options = command_words.options_of(WALKED[path])
-    assert {"--format", "-f", "--quiet", "-q", "--verbose", "-v"} <= options.keys()
-    assert options["--format"].metavar == "human|json|quiet"
-    assert options["--format"].default == "human"
-    assert "--schema" in options or path == ("zoo",), "a group has none"
+def test_every_data_verb_has_the_three_formats():
+    for path in DATA:
+        options = command_words.options_of(WALKED[path])
+        assert {"--format", "-f", "--quiet", "-q", "--verbose", "-v"} <= options.keys(), path
+        assert options["--format"].metavar == "human|json|quiet"
+        assert options["--format"].default == "human"
+        assert "--schema" in options or path == ("zoo",), "a group has none"
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("path", WALKED, ids=named)
-def test_every_help_has_an_example_that_could_be_typed(command, path):
-    examples = re.findall(r"^  Example: +(cachekit .*(?:\n    .*)*)", command(*path, "--help").out, re.MULTILINE)
-    if path[-1] != "schema":
-        assert examples
-    for example in examples:
-        line = " ".join(example.split())
-        assert command_words.problem(line) == "", line
-        assert line.split()[1 : 1 + len(path)] == list(path) or path in GROUPS, "it is about this verb"
-
-
-@pytest.mark.feature("U2")
-@pytest.mark.parametrize("path", [(), *WALKED], ids=named)
-def test_help_is_as_it_was_and_fits_a_terminal(command, path):
-    answer = command(*path, "--help")
-    assert answer.err == ""
-    lines = answer.out.splitlines()
-    assert [line for line in lines if len(line) > 80] == []
-    assert [line for line in lines if re.search(r"\w-$", line.rstrip())] == [], "a word was broken at its hyphen"
-    assert re.findall(r"^  Example: .*\n +\S.*", answer.out, re.MULTILINE) == [], "an example is one line, to be copied"
-    assert "..." not in re.sub(r"[A-Z|\]]\.\.\.|-- \.\.\.|\[ARGS\]\.\.\.", "", answer.out), "a sentence was cut short"
-    golden(f"help-{named(path) or 'cachekit'}", normal_help(answer.out))
+def test_help_is_as_it_was_fits_a_terminal_and_has_an_example_that_could_be_typed(command):
+    for path in [(), *WALKED]:
+        answer = command(*path, "--help")
+        assert answer.err == "", path
+        lines = answer.out.splitlines()
+        assert [line for line in lines if len(line) > 80] == []
+        assert [line for line in lines if re.search(r"\w-$", line.rstrip())] == [], "a word was broken at its hyphen"
+        whole = re.sub(r"[A-Z|\]]\.\.\.|-- \.\.\.|\[ARGS\]\.\.\.", "", answer.out)
+        assert "..." not in whole, "a sentence was cut short"
+        golden(f"help-{'-'.join(path) or 'cachekit'}", normal_help(answer.out))
+        examples = re.findall(r"^  Example: +(.*(?:\n +\S.*)*)", answer.out, re.MULTILINE)
+        assert examples or path in {(), *SCHEMAS}, path
+        for example in examples:
+            assert "\n" not in example, "an example is one line, to be copied"
+            assert command_words.problem(example) == "", example
+            assert example.split()[1 : 1 + len(path)] == [*path] or path in GROUPS, "it is about this verb"
 
 
 @pytest.mark.feature("U2")
@@ -106,32 +97,32 @@ def test_options_are_words_with_dashes_and_are_explained():
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("path", DATA, ids=named)
-def test_a_mistake_in_json_is_one_document(command, path):
+def test_a_mistake_in_json_is_one_document(command):
     """Of every verb: a program gets JSON, whatever went wrong."""
-    answer = command(*path, "--format", "json", "--no-such-option", code=2)
-    assert answer.json["error"]["code"] == "usage"
-    assert answer.json["error"]["exit_code"] == 2
-    assert "--no-such-option" in answer.err
+    for path in DATA:
+        answer = command(*path, "--format", "json", "--no-such-option", code=2)
+        assert answer.json["error"]["code"] == "usage"
+        assert answer.json["error"]["exit_code"] == 2
+        assert "--no-such-option" in answer.err
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("path", DATA, ids=named)
-def test_a_format_that_is_none_is_refused_before_anything_else(command, path):
-    required = [
-        f"abcd{number}"
-        for number, one in enumerate(WALKED[path].params)
-        if one.required and one.param_type_name == "argument"
-    ]
-    needed = [
-        word
-        for one in WALKED[path].params
-        if one.required and one.opts[0].startswith("-")
-        for word in (one.opts[0], "4")
-    ]
-    answer = command(*path, *needed, *required, "--format", "nonsense", code=2)
-    assert answer.out == ""
-    assert "hint: one of human, json, quiet" in answer.err
+def test_a_format_that_is_none_is_refused_before_anything_else(command):
+    for path in DATA:
+        required = [
+            f"abcd{number}"
+            for number, one in enumerate(WALKED[path].params)
+            if one.required and one.param_type_name == "argument"
+        ]
+        needed = [
+            word
+            for one in WALKED[path].params
+            if one.required and one.opts[0].startswith("-")
+            for word in (one.opts[0], "4")
+        ]
+        answer = command(*path, *needed, *required, "--format", "nonsense", code=2)
+        assert answer.out == ""
+        assert "hint: one of human, json, quiet" in answer.err
 
 
 # The program's own end, after each of the verbs was loaded: a module takes its name in the package.

@@ -118,9 +118,8 @@ def test_scripts_in_a_shell_script_are_ingredients(place):
 # How a command is read
 
 
-@pytest.mark.parametrize(
-    ("line", "script", "module", "arguments"),
-    [
+def test_how_a_command_is_read():
+    for line, script, module, arguments in [
         ("python train.py a -b", "train.py", "", "a -b"),
         ("python3.11 -u -W ignore x/train.py --m y.py", "x/train.py", "", "--m y.py"),
         ("python -m pack.train --a", "", "pack.train", "--a"),
@@ -136,13 +135,11 @@ def test_scripts_in_a_shell_script_are_ingredients(place):
         ("srun -N 2 --gres gpu:1 python train.py x", "train.py", "", "x"),
         ("bash -x go.sh x", "go.sh", "", "x"),
         ("train.py x", "train.py", "", "x"),
-    ],
-)
-def test_how_a_command_is_read(line, script, module, arguments):
-    parsed = read(line.split())
-    assert (parsed.script, parsed.module) == (script, module)
-    assert list(parsed.arguments) == arguments.split()
-    assert shown(parsed) == line.split()
+    ]:
+        parsed = read(line.split())
+        assert (parsed.script, parsed.module) == (script, module)
+        assert list(parsed.arguments) == arguments.split()
+        assert shown(parsed) == line.split()
 
 
 def test_code_on_the_command_line_is_a_digest(place):

@@ -49,7 +49,7 @@ def test_where_no_engine_tells_nothing_is_known(monkeypatch):
 
 @pytest.mark.usefixtures("slurm")
 def test_another_number_of_machines_or_commands_is_refused(monkeypatch):
-    with pytest.raises(UsageError, match="started this on 2 machines, and the training is for 3"):
+    with pytest.raises(UsageError, match="started this on 2 machines, but the training is for 3"):
         nodes.place(3, 41000)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "64")
     with pytest.raises(UsageError, match="64 commands on 2 machines") as raised:

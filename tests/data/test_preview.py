@@ -79,7 +79,7 @@ def test_of_a_large_file_the_first_rows_tell(folder, monkeypatch, suffix):
         (
             [(f"t{n}", "no" if n else "yes") for n in range(200)],
             "text,label",
-            "199 of 200 training rows are in one class",
+            "199 of 200 training rows are in class",
         ),
         ([(f"t{n}", "no" if n else "yes") for n in range(20)], "text,label", ""),
         (
@@ -192,7 +192,7 @@ def test_what_is_beside_the_splits_is_named_with_the_reason(folder):
         (folder / name).write_text("x")
     (folder / "old").mkdir()
     assert preview(recipe(folder)).ignored == {
-        "extra.csv": "not called as a split is: train, validation, test",
+        "extra.csv": "not named as a split: train, validation, test",
         "notes.md": "of a kind that is not read",
         "old": "a folder, and the rows are in files",
     }

@@ -150,7 +150,7 @@ def test_an_encoding_that_is_none_is_refused(put, encoding):
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.csv.gz", "csv"])
 def test_a_file_of_an_unknown_kind_is_refused(put, name):
     error = refused(put(name, "text,label\na,b\n"))
-    assert "unknown kind" in error.message
+    assert "unknown file type" in error.message
     assert all(suffix in error.cause for suffix in rows.SUFFIXES)
 
 

@@ -44,7 +44,7 @@ WORDS = {
 ENDS = [
     (r"cachekit( \w+)? \w+( --| --require-warm)?$", "was named|nothing to|no command was|Missing arg"),  # a verb's name
     ("hub (create|ls|use)", "HF_HUB_OFFLINE is set|names no Hub repo|no cache names"),
-    (" --on ", "sinfo|Slurm|no region of AWS|Ray is not installed|boto3"),
+    (" --on ", "sinfo|Slurm|no AWS region|Ray is not installed|boto3"),
     ("fleet", "no fleet"),
     ("--require-warm", "error.not-warm"),
     ("doctor", "^$"),  # what it finds is this machine's
@@ -55,7 +55,7 @@ ENDS = [
     (r"export \S+neuron\S* 3f2a91c0|store export DIR", "belongs to no cache|nothing to export"),
     ("rm 3f2a91c0", "is pinned"),
     ("trust sign", "no key signs what"),
-    ("--cost", "nobody knows what an hour of this machine costs"),
+    ("--cost", "the hourly price of this machine is unknown"),
     ("plan recipe.yaml", "HF_HUB_OFFLINE"),
 ]
 # What else is warm where a page begins.

@@ -9,7 +9,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,15 +53,13 @@ def test_there_are_commands_to_look_at():
     assert {path for path, _ in COMMANDS} >= {"README.md", "docs/tutorial.md", "docs/howto/ci.md", "docs/sharing.md"}
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_a_command_could_be_typed(path, command):
-    problem = command_words.problem(command)
-    assert problem == "", path
+def test_a_command_could_be_typed():
+    for path, command in COMMANDS:
+        assert command_words.problem(command) == "", path
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
+def test_a_wrong_command_is_found():
+    for line, told in [
         ("cachekit nonsense bert", "nonsense is no verb"),
         ("cachekit plan bert --nonsense", "plan has no --nonsense"),
         ("cachekit zoo nonsense", "zoo has no nonsense"),
@@ -70,10 +67,8 @@ def test_a_command_could_be_typed(path, command):
         ("cachekit run --lr 3 -- python train.py", "run has no --lr"),
         ("cachekit run -- python train.py --lr 3", ""),
         ("cachekit plan bert -f json -v --set a=b", ""),
-    ],
-)
-def test_a_wrong_command_is_found(line, told):
-    assert command_words.problem(line) == told
+    ]:
+        assert command_words.problem(line) == told
 
 
 def test_recipes_in_commands_are_there():
@@ -89,21 +84,21 @@ def test_recipes_in_commands_are_there():
 # Links, pages
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(path):
-    made = set(generated())
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8").replace("\n", " ")):
-        if "://" not in target:
-            place = (path.parent / target.strip()).resolve()
-            assert place.exists() or place.relative_to(DOCS).as_posix() in made, target
+def test_links_lead_somewhere():
+    for path in WRITTEN:
+        made = set(generated())
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8").replace("\n", " ")):
+            if "://" not in target:
+                place = (path.parent / target.strip()).resolve()
+                assert place.exists() or place.relative_to(DOCS).as_posix() in made, (path, target)
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_tests_that_are_named_exist(path):
+def test_tests_that_are_named_exist():
     """The README names a test beside each promise."""
-    if path.name != "add-a-task.md" and path.parent.name != "decisions":
-        named = re.findall(r"`(tests/[\w./*-]+)", path.read_text(encoding="utf-8"))
-        assert [name for name in named if not list(ROOT.glob(name))] == []
+    for path in WRITTEN:
+        if path.name != "add-a-task.md" and path.parent.name != "decisions":
+            named = re.findall(r"`(tests/[\w./*-]+)", path.read_text(encoding="utf-8"))
+            assert [name for name in named if not list(ROOT.glob(name))] == [], path
 
 
 def test_every_page_is_in_the_navigation():
@@ -113,21 +108,16 @@ def test_every_page_is_in_the_navigation():
     }
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_code_parses(path):
+def test_code_parses():
     """Python, YAML and TOML in fences; what Python imports of cachekit is there."""
-    for kind, code in re.findall(r"^```(\w+)\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        if kind == "yaml":
-            yaml.safe_load(code)
-        if kind == "python":
-            tree = ast.parse(code)
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and node.module == "cachekit":
-                    assert {alias.name for alias in node.names} <= set(cachekit.__all__)
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cachekit":
-                    assert node.attr in cachekit.__all__
-                if isinstance(node, ast.Call):
-                    _keywords_exist(node)
+    for path in WRITTEN:
+        text = path.read_text(encoding="utf-8")
+        for kind, code in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            if kind == "yaml":
+                yaml.safe_load(code)
+            if kind == "python":
+                for node in ast.walk(ast.parse(code)):
+                    _names_exist(node)
 
 
 def test_the_script_of_a_page_is_the_one_that_is_run():
@@ -139,6 +129,16 @@ def test_the_script_of_a_page_is_the_one_that_is_run():
     assert [line for line in code.splitlines() if line.strip() not in lines] == []
     (command,) = re.findall(r"scripts/train\.py (--.+)", page)
     assert [word for word in command.split() if word.startswith("--") and f'"{word}"' not in script] == []
+
+
+def _names_exist(node: ast.AST) -> None:
+    """What Python imports of cachekit, reads of it, or hands to it is there."""
+    if isinstance(node, ast.ImportFrom) and node.module == "cachekit":
+        assert {alias.name for alias in node.names} <= set(cachekit.__all__)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cachekit":
+        assert node.attr in cachekit.__all__
+    if isinstance(node, ast.Call):
+        _keywords_exist(node)
 
 
 def _keywords_exist(call: ast.Call) -> None:

@@ -34,6 +34,7 @@ import tarfile
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def _inside(place, host, words):
     return ["sh", "-c", " && ".join(shlex.join(map(str, command)) for command in commands)]
 
 
+@cache
 def description(operation="CreateTrainingJob"):
     """The shape of a request, as botocore has it; no network, and no credentials."""
     import botocore.session

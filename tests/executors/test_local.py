@@ -167,7 +167,7 @@ def test_a_fleet_whose_file_is_damaged_is_named_and_no_older_one_taken_for_it(tm
     old, young = sorted((_made(layout, [["true"]]) for _ in range(2)), key=lambda fleet: fleet.id)
     (young.path / "fleet.json").write_text('{"id": "')
     for name in ("", young.id):
-        with pytest.raises(StoreError, match=f"what was submitted as {young.id} cannot be read") as caught:
+        with pytest.raises(StoreError, match=f"the notes of fleet {young.id} cannot be read") as caught:
             one(layout, name)
         assert f"cachekit-{young.id}" in caught.value.hint
     assert one(layout, old.id) == old
@@ -204,7 +204,7 @@ def _made(layout, commands, *, seconds=None, jobs=1):
         (["--on", "kubernetes"], 2, "there is no engine named 'kubernetes'"),
         (["--on", "local:fast"], 2, "this machine has no queues"),
         (["--on", "local", "--check-build"], 2, "--check-build"),
-        (["--on", "local", "--offline"], 2, "cannot be offline"),
+        (["--on", "local", "--offline"], 2, "need the network"),
         (["--on", "local", "--jobs", "0"], 2, "--jobs"),
         (["--max-dollars", "0"], 2, "error[usage]: --max-dollars is for the machines of an engine"),
         (["--jobs", "2"], 2, "--on ENGINE"),
@@ -228,4 +228,4 @@ def test_a_secret_is_not_given_to_an_engine(fleet):
 
 def test_a_training_on_several_machines_is_refused(fleet):
     _, err = fleet("train", "toy.yaml", "--on", "local", "--nnodes", "3", code=2)
-    assert "this is one machine, and the training is for 3" in err
+    assert "this is one machine, but the training is for 3" in err

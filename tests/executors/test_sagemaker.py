@@ -40,9 +40,8 @@ def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, words=(), 
 
 
 @pytest.mark.feature("F2")
-@pytest.mark.parametrize(
-    ("made", "has"),
-    [
+def test_a_request_keeps_every_limit_of_the_service():
+    for made, has in [
         (fleet(), {"CheckpointConfig.S3Uri": "s3://here/jobs/261126-101500-ab12/checkpoints/0"}),
         (fleet("warm"), {"StoppingCondition": {"MaxRuntimeInSeconds": 86_400}}),
         (
@@ -57,22 +56,20 @@ def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, words=(), 
         (fleet(inputs={"train": "s3://here/rows"}), {"InputDataConfig.1.ChannelName": "train"}),
         (fleet(environment={"HF_HOME": "/opt/hf"}), {"Environment.HF_HOME": "/opt/hf"}),
         (fleet(words=["x" * 256] * 97), {"AlgorithmSpecification.ContainerArguments.99": "x" * 256}),
-    ],
-)
-def test_a_request_keeps_every_limit_of_the_service(made, has):
-    request = training_job(made, 0)
-    assert wrong(request) == []
-    for path, value in has.items():
-        found = request
-        for name in path.split("."):
-            found = found[int(name) if name.isdecimal() else name]
-        assert found == value
-    assert json.loads(ENGINE.request(made)) == request
+    ]:
+        request = training_job(made, 0)
+        assert wrong(request) == []
+        for path, value in has.items():
+            found = request
+            for name in path.split("."):
+                found = found[int(name) if name.isdecimal() else name]
+            assert found == value
+        assert json.loads(ENGINE.request(made)) == request
 
 
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
+def test_a_request_that_breaks_a_limit_is_found():
+    """The test above would pass on anything otherwise."""
+    for changes, what in [
         ({"TrainingJobName": "warm_bert"}, "TrainingJobName"),
         ({"StoppingCondition": {"MaxRuntimeInSeconds": 0}}, "MaxRuntimeInSeconds"),
         ({"StoppingCondition": {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9}}, "Spot"),
@@ -80,12 +77,9 @@ def test_a_request_keeps_every_limit_of_the_service(made, has):
         ({"Environment": {"A": "x" * 513}}, "Environment.A"),
         ({"ResourceConfig": {"InstanceType": "ml.trn9.big", "InstanceCount": 1, "VolumeSizeInGB": 1}}, "InstanceType"),
         ({"Foo": 1}, "Foo"),
-    ],
-)
-def test_a_request_that_breaks_a_limit_is_found(changes, what):
-    """The test above would pass on anything otherwise."""
-    (found,) = wrong(training_job(fleet(), 0) | changes)
-    assert what in found
+    ]:
+        (found,) = wrong(training_job(fleet(), 0) | changes)
+        assert what in found
 
 
 def test_the_service_as_moto_has_it_takes_the_request(aws):
@@ -157,7 +151,7 @@ def test_what_can_run_is_told_of_its_region(aws):
         ({"role": ""}, UsageError, "needs sagemaker.role"),
         ({"image": ""}, UsageError, "needs sagemaker.image"),
         ({"output": ""}, UsageError, "needs sagemaker.output"),
-        ({"role": "arn:aws:iam::999999999999:role/training"}, UsageError, "role is of account 999999999999"),
+        ({"role": "arn:aws:iam::999999999999:role/training"}, UsageError, "role belongs to account 999999999999"),
         ({"image": f"{ACCOUNT}.dkr.ecr.eu-west-1.amazonaws.com/x"}, UsageError, "image is in eu-west-1"),
         ({"output": "s3://there/jobs"}, UsageError, "bucket there is in eu-west-1"),
         ({"output": "s3://nowhere/jobs"}, EngineError, "bucket nowhere failed"),
@@ -177,7 +171,7 @@ def test_what_cannot_work_is_refused(aws, said, error, says):
 def test_without_a_region_credentials_or_boto3(aws):
     aws.delenv("AWS_REGION")
     aws.setenv("AWS_CONFIG_FILE", "/dev/null")
-    with pytest.raises(UsageError, match="no region"):
+    with pytest.raises(UsageError, match="no AWS region"):
         check()
     aws.setenv("AWS_DEFAULT_REGION", REGION)
     assert check()["region"] == REGION
@@ -211,9 +205,8 @@ def test_expired_credentials_are_named_with_what_helps(aws):
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
+def test_a_setting_that_no_job_could_have_is_refused():
+    for table, says in [
         ({"role": "training"}, "role"),
         ({"output": "/here"}, "output"),
         ({"keep_alive": 3601}, "keep_alive"),
@@ -223,12 +216,10 @@ def test_expired_credentials_are_named_with_what_helps(aws):
         ({"environment": {"A": "x" * 513}}, "environment"),
         ({"subnets": ["subnet-1"]}, "security_groups"),
         ("role = 1", "TOML"),
-    ],
-)
-def test_a_setting_that_no_job_could_have_is_refused(table, says):
-    with pytest.raises(UsageError) as caught:
-        config.load({"sagemaker": table})
-    assert says in " ".join(caught.value.lines())
+    ]:
+        with pytest.raises(UsageError) as caught:
+            config.load({"sagemaker": table})
+        assert says in " ".join(caught.value.lines())
 
 
 def test_a_job_that_cannot_be_stopped_leaves_none_of_the_others_running(monkeypatch):

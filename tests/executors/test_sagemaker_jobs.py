@@ -143,7 +143,7 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     assert "1 compile" in shown
     assert "AWS Machine Learning Blog" in " ".join(shown.split()), "who says the price"
     assert '"EnableManagedSpotTraining": true' in shown
-    assert "not submitted as it stands" in shown
+    assert "would not be submitted as it is" in shown
 
 
 @pytest.mark.feature("W4")
@@ -183,8 +183,8 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
         ("/cache", "-nowhere/cache", FREE, "cannot be written"),
         ("role = ", "# role = ", FREE, "needs sagemaker.role"),
         ("", "", (), "--max-dollars"),
-        ("", "", ("--price", "2", "--max-dollars", "nan"), "no amount of money"),
-        ("", "", ("--price", "2", "--max-dollars", "inf"), "no amount of money"),
+        ("", "", ("--price", "2", "--max-dollars", "nan"), "not an amount of money"),
+        ("", "", ("--price", "2", "--max-dollars", "inf"), "not an amount of money"),
         ("", "", ("--max-dollars", "5"), "the hourly price of such a machine is unknown"),
         ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
     ],

@@ -32,26 +32,23 @@ FLAGS = ["--max-autotune", "--epilogue_fusion=false", "--cpp.threads=2", "--mode
 
 
 @pytest.mark.feature("K2")
-@pytest.mark.parametrize("order", list(itertools.permutations(FLAGS)))
-def test_the_order_of_inductors_flags_is_not_in_the_key(order):
-    assert options(order) == options(FLAGS)
-    assert list(options(order)) == sorted(options(order))
-    assert key_with(*order) == key_with(*FLAGS)
+def test_the_order_of_inductors_flags_is_not_in_the_key():
+    for order in list(itertools.permutations(FLAGS)):
+        assert options(order) == options(FLAGS)
+        assert list(options(order)) == sorted(options(order))
+        assert key_with(*order) == key_with(*FLAGS)
 
 
 @pytest.mark.feature("K2")
-@pytest.mark.parametrize(
-    "flag", ["--verbose", "--verbose=true", "--quiet", "--trace.enabled=true", "--compile-threads=4"]
-)
-@pytest.mark.parametrize("place", [0, 2, 4])
-def test_flags_that_reach_no_code_are_not_in_the_key(flag, place):
-    assert key_with(*FLAGS[:place], flag, *FLAGS[place:]) == key_with(*FLAGS)
+def test_flags_that_reach_no_code_are_not_in_the_key():
+    for place in [0, 2, 4]:
+        for flag in ["--verbose", "--verbose=true", "--quiet", "--trace.enabled=true", "--compile-threads=4"]:
+            assert key_with(*FLAGS[:place], flag, *FLAGS[place:]) == key_with(*FLAGS)
 
 
 @pytest.mark.feature("K2")
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_a_changed_flag_is_another_key():
+    for flags in [
         [*FLAGS[:3], "--mode=reduce-overhead"],
         ["--max-autotune=false", *FLAGS[1:]],
         ["--max-autotune", "--epilogue_fusion=true", *FLAGS[2:]],
@@ -60,10 +57,8 @@ def test_flags_that_reach_no_code_are_not_in_the_key(flag, place):
         FLAGS[1:],
         [*FLAGS, "--optimization-level=2"],
         [],
-    ],
-)
-def test_a_changed_flag_is_another_key(flags):
-    assert key_with(*flags) != key_with(*FLAGS)
+    ]:
+        assert key_with(*flags) != key_with(*FLAGS)
 
 
 @pytest.mark.feature("K2")
@@ -74,9 +69,8 @@ def test_the_list_of_what_reaches_no_code_is_written_with_reasons():
         assert name in all_options(Compiler(flags=(f"--{name}=7",))), "it still reaches the compiler"
 
 
-@pytest.mark.parametrize(
-    "flags, named",
-    [
+def test_a_flag_and_an_option_set_the_same():
+    for flags, named in [
         (["--max-autotune"], {"max_autotune": True}),
         (["--max_autotune=true"], {"max_autotune": True}),
         (["--size=5"], {"size": 5}),
@@ -84,10 +78,8 @@ def test_the_list_of_what_reaches_no_code_is_written_with_reasons():
         (["--words=no"], {"words": "no"}),
         (["--cpp.simdlen=8"], {"cpp.simdlen": 8}),
         (["--mode=max-autotune", "--mode=max-autotune"], {"mode": "max-autotune"}),
-    ],
-)
-def test_a_flag_and_an_option_set_the_same(flags, named):
-    assert options(flags) == options(**named) == options(flags, **named) != {}
+    ]:
+        assert options(flags) == options(**named) == options(flags, **named) != {}
 
 
 @pytest.mark.parametrize("flags", [["--mode=default"], ["--threads=4"], ["--mode=default", "--quiet"]])
@@ -95,12 +87,12 @@ def test_what_is_the_default_or_an_ingredient_of_its_own_is_left_out(flags):
     assert options(flags) == {}
 
 
-@pytest.mark.parametrize("flag", ["", "-", "--", "--=1", "-O2", "verbose", "mode=default", "—mode"])
-def test_a_flag_that_is_none_is_refused(flag):
-    with pytest.raises(RecipeError, match=r"compiler\.flags") as caught:
-        options([flag])
-    assert repr(flag) in caught.value.message
-    assert "--name=value" in caught.value.cause
+def test_a_flag_that_is_none_is_refused():
+    for flag in ["", "-", "--", "--=1", "-O2", "verbose", "mode=default", "—mode"]:
+        with pytest.raises(RecipeError, match=r"compiler\.flags") as caught:
+            options([flag])
+        assert repr(flag) in caught.value.message
+        assert "--name=value" in caught.value.cause
 
 
 @pytest.mark.parametrize(
@@ -120,11 +112,11 @@ def test_an_unknown_mode_is_refused(mode):
     assert "max-autotune" in caught.value.hint
 
 
-@pytest.mark.parametrize("threads", ["0", "-1", "many", "1.5", "true", "", "[1]"])
-def test_an_impossible_number_of_threads_is_refused(threads):
-    with pytest.raises(RecipeError, match=r"compiler\.options\.threads") as caught:
-        options([f"--threads={threads}"])
-    assert caught.value.hint
+def test_an_impossible_number_of_threads_is_refused():
+    for threads in ["0", "-1", "many", "1.5", "true", "", "[1]"]:
+        with pytest.raises(RecipeError, match=r"compiler\.options\.threads") as caught:
+            options([f"--threads={threads}"])
+        assert caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["[", "{a", "'", ".inf"])

@@ -283,7 +283,7 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     [
         ("x.sh", "python train.py --lr 1\n", "it has no call of an example script"),
         ("x.yaml", "a: 1\n", "no recipe can be made"),
-        ("x.json", '{"model_name_or_path": "gpt2"}', "no recipe can be made of x.json alone"),
+        ("x.json", '{"model_name_or_path": "gpt2"}', "no recipe can be made from x.json alone"),
         ("x.yaml", "a: [1\n", "no recipe can be made"),
         ("x.yaml", "", "no recipe can be made"),
         ("x.yaml", "name: a\ntask: causal-lm\nmodel: {id: gpt2}\n", "recipe already"),

@@ -91,28 +91,29 @@ def beside(field, value):
 
 
 # This recipe cannot become one of images; see test_task_image_classification.py for the field that only they have.
-@pytest.mark.parametrize("section, field, value", [change for change in FIELD_CHANGES if change[1] != "image_size"])
-def test_each_field_is_in_the_key_or_soft(section, field, value):
-    extra = beside(field, value)
-    of_task, path = for_task(section, field), BASES.get(field, BERT)
-    base = ingredients(*of_task, path=path)
-    changed = ingredients(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
-    soft = section == "training" and field in SOFT_TRAINING
-    if soft or (section, field, value) in RESOLVED:
-        assert changed.key == base.key
-        assert changed.hard == base.hard
-    else:
-        assert changed.key != base.key
-        (*changes,) = difference(base.hard, changed.hard)
-        known = {
-            "bf16": {"training.precision"},
-            "per_device_train_batch_size": {
-                "training.per_device_train_batch_size",
-                "training.per_device_eval_batch_size",
-            },
-            "lora": {f"training.lora.{name}" for name in Lora.__struct_fields__} | {"training.lora", "toolchain.peft"},
-        }
-        assert {change.name for change in changes} == known.get(field, {f"{section}.{field}"})
+def test_each_field_is_in_the_key_or_soft():
+    for section, field, value in [change for change in FIELD_CHANGES if change[1] != "image_size"]:
+        extra = beside(field, value)
+        of_task, path = for_task(section, field), BASES.get(field, BERT)
+        base = ingredients(*of_task, path=path)
+        changed = ingredients(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
+        soft = section == "training" and field in SOFT_TRAINING
+        if soft or (section, field, value) in RESOLVED:
+            assert changed.key == base.key, field
+            assert changed.hard == base.hard
+        else:
+            assert changed.key != base.key, field
+            (*changes,) = difference(base.hard, changed.hard)
+            known = {
+                "bf16": {"training.precision"},
+                "per_device_train_batch_size": {
+                    "training.per_device_train_batch_size",
+                    "training.per_device_eval_batch_size",
+                },
+                "lora": {f"training.lora.{name}" for name in Lora.__struct_fields__}
+                | {"training.lora", "toolchain.peft"},
+            }
+            assert {change.name for change in changes} == known.get(field, {f"{section}.{field}"})
 
 
 def test_every_field_was_changed():
@@ -145,13 +146,13 @@ def test_a_compiler_says_which_fields_reach_none_of_its_graphs():
     assert ingredients("training.weight_decay=0.5", fingerprint=fingerprint).key != base.key
 
 
-@pytest.mark.parametrize("field", sorted(SOFT_TRAINING - {"output_dir", "report_to"}))
-def test_soft_fields_are_recorded_beside_the_key(field):
-    value = dict(fields_of(Training, load(BERT).training))[field]
-    extra = beside(field, value)
-    changed = ingredients(*for_task("training", field), f"training.{field}={json.dumps(value)}", *extra)
-    assert changed.soft[f"training.{field}"] == value
-    assert not {f"training.{field}"} & set(changed.hard)
+def test_soft_fields_are_recorded_beside_the_key():
+    for field in sorted(SOFT_TRAINING - {"output_dir", "report_to"}):
+        value = dict(fields_of(Training, load(BERT).training))[field]
+        extra = beside(field, value)
+        changed = ingredients(*for_task("training", field), f"training.{field}={json.dumps(value)}", *extra)
+        assert changed.soft[f"training.{field}"] == value
+        assert not {f"training.{field}"} & set(changed.hard)
 
 
 def test_auto_means_what_the_target_has():
@@ -191,21 +192,21 @@ def other_config_value(field, value):
     return "other"
 
 
-@pytest.mark.parametrize("field", sorted(CONFIG))
-def test_each_field_of_the_architecture_is_in_the_key(field):
-    now = BASE.hard.get(f"model.config.{field}", CONFIG[field])
-    changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(field, now))}")
-    assert [change.name for change in difference(BASE.hard, changed.hard)] == [f"model.config.{field}"]
-    assert ingredients(f"model.config.{field}={json.dumps(now)}").key == BASE.key
+def test_each_field_of_the_architecture_is_in_the_key():
+    for field in sorted(CONFIG):
+        now = BASE.hard.get(f"model.config.{field}", CONFIG[field])
+        changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(field, now))}")
+        assert [change.name for change in difference(BASE.hard, changed.hard)] == [f"model.config.{field}"]
+        assert ingredients(f"model.config.{field}={json.dumps(now)}").key == BASE.key
 
 
-@pytest.mark.parametrize("field", sorted(IRRELEVANT))
-def test_what_reaches_no_graph_is_not_in_the_key(field):
+def test_what_reaches_no_graph_is_not_in_the_key():
     """A model's own config.json may say it; a recipe what has an effect, if only on the weights."""
-    defaults = zoo.architecture_defaults("bert")
-    assert graph_fields({**CONFIG, field: 7}, defaults) == graph_fields({**CONFIG, field: 8}, defaults)
-    if field in SCALES:
-        assert ingredients(f"model.config.{field}=7").key == BASE.key
+    for field in sorted(IRRELEVANT):
+        defaults = zoo.architecture_defaults("bert")
+        assert graph_fields({**CONFIG, field: 7}, defaults) == graph_fields({**CONFIG, field: 8}, defaults)
+        if field in SCALES:
+            assert ingredients(f"model.config.{field}=7").key == BASE.key
 
 
 def test_null_is_a_value_where_the_default_is_another():
@@ -223,9 +224,8 @@ def test_the_number_of_labels_is_in_the_key_and_their_names_are_not():
     assert difference(BASE.hard, changed.hard) == [Change("model.num_labels", 6, 2)]
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
+def test_what_says_which_rows_and_weights_is_not_in_the_key():
+    for overrides in [
         ["name=other"],
         ["description=other"],
         ["model.id=google-bert/bert-base-uncased"],
@@ -246,10 +246,8 @@ def test_the_number_of_labels_is_in_the_key_and_their_names_are_not():
         ],
         ["expect=[]"],
         ["compiler.name=inductor"],
-    ],
-)
-def test_what_says_which_rows_and_weights_is_not_in_the_key(overrides):
-    assert ingredients(*overrides).key == BASE.key
+    ]:
+        assert ingredients(*overrides).key == BASE.key
 
 
 def test_another_architecture_is_another_key():
@@ -279,9 +277,8 @@ def test_a_fine_tune_in_a_folder_shares_the_key_of_its_model(tmp_path):
 
 
 @pytest.mark.feature("K1")
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_bumped_compiler_is_another_key_and_the_same_one_is_not():
+    for change in [
         {"toolchain": {**FINGERPRINT.toolchain, "fakec": "1.1"}},
         {"toolchain": {**FINGERPRINT.toolchain, "fakec": "1.0.0"}},
         {"toolchain": {**FINGERPRINT.toolchain, "fakec": "1.0+cpu"}},
@@ -291,15 +288,13 @@ def test_a_fine_tune_in_a_folder_shares_the_key_of_its_model(tmp_path):
         {"target": {**FINGERPRINT.target, "machine": "aarch64"}},
         {"target": {**FINGERPRINT.target, "gpu": "H200"}},
         {"compiler": "other"},
-    ],
-)
-def test_a_bumped_compiler_is_another_key_and_the_same_one_is_not(change):
-    bumped = msgspec.structs.replace(FINGERPRINT, **change)
-    assert ingredients(fingerprint=bumped).key != BASE.key
-    assert ingredients(fingerprint=msgspec.structs.replace(FINGERPRINT)).key == BASE.key
-    (name,) = change
-    prefix = {"compiler": "compiler.name"}.get(name, name)
-    assert all(c.name.startswith(prefix) for c in difference(BASE.hard, ingredients(fingerprint=bumped).hard))
+    ]:
+        bumped = msgspec.structs.replace(FINGERPRINT, **change)
+        assert ingredients(fingerprint=bumped).key != BASE.key
+        assert ingredients(fingerprint=msgspec.structs.replace(FINGERPRINT)).key == BASE.key
+        (name,) = change
+        prefix = {"compiler": "compiler.name"}.get(name, name)
+        assert all(c.name.startswith(prefix) for c in difference(BASE.hard, ingredients(fingerprint=bumped).hard))
 
 
 def test_soft_versions_are_recorded_beside_the_key():
@@ -308,9 +303,8 @@ def test_soft_versions_are_recorded_beside_the_key():
     assert ingredients(fingerprint=other).soft["toolchain.numpy"] == "3.0"
 
 
-@pytest.mark.parametrize(
-    "compiler",
-    [
+def test_flags_options_and_the_compilers_variables_are_in_the_key():
+    for compiler in [
         {**COMPILER, "options": {"a": 2}},
         {**COMPILER, "options": {"a": 1, "b": 1}},
         {**COMPILER, "options": {}},
@@ -321,19 +315,17 @@ def test_soft_versions_are_recorded_beside_the_key():
         {**COMPILER, "flags": ["-O1", "-b"]},
         {**COMPILER, "flags": ["-b", "-O1"]},
         {},
-    ],
-)
-def test_flags_options_and_the_compilers_variables_are_in_the_key(compiler):
-    changed = ingredients(compiler=compiler)
-    assert changed.key != BASE.key
-    assert all(change.name.startswith("compiler.") for change in difference(BASE.hard, changed.hard))
+    ]:
+        changed = ingredients(compiler=compiler)
+        assert changed.key != BASE.key
+        assert all(change.name.startswith("compiler.") for change in difference(BASE.hard, changed.hard))
 
 
-@pytest.mark.parametrize("variable", sorted(SOFT_VARIABLES))
-def test_variables_that_reach_no_graph_are_not_in_the_key(variable):
-    changed = ingredients(f"environment.{variable}=7")
-    assert changed.key == BASE.key
-    assert f"environment.{variable}" in changed.soft
+def test_variables_that_reach_no_graph_are_not_in_the_key():
+    for variable in sorted(SOFT_VARIABLES):
+        changed = ingredients(f"environment.{variable}=7")
+        assert changed.key == BASE.key
+        assert f"environment.{variable}" in changed.soft
 
 
 @pytest.mark.parametrize("variable", ["NEURON_CC_FLAGS", "MKL_NUM_THREADS", "XLA_USE_BF16", "TORCHINDUCTOR_X"])
@@ -345,9 +337,8 @@ def test_any_other_variable_is_in_the_key(variable):
 
 
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "override",
-    [
+def test_of_a_variable_that_nobody_knows_or_that_holds_a_secret_the_key_has_a_hash():
+    for override in [
         "X=hush me",
         "hf_home=hush me",
         "HTTPS_PROXY=http://ann:hush@proxy:3128",
@@ -355,17 +346,15 @@ def test_any_other_variable_is_in_the_key(variable):
         # Of others, and yet with the beginning of a name that compilers and libraries read.
         *(f"{name}=hush-99" for name in ("TF_VAR_vpn", "TF_CLI_ARGS_plan", "LANGFUSE_LOGIN", "TORCHSERVE_ADMIN")),
         *(f"{name}=hush-99" for name in ("HF_HUB_LOGIN", "LC_LOGIN", "PYTHONANYWHERE_LOGIN", "TZ_LOGIN")),
-    ],
-)
-def test_of_a_variable_that_nobody_knows_or_that_holds_a_secret_the_key_has_a_hash(override):
-    name, _, value = override.partition("=")
-    changed, again = (ingredients(f"environment.{override}") for _ in range(2))
-    found = {**changed.hard, **changed.soft}[f"environment.{name}"]
-    assert is_hashed(found)
-    assert value not in str(changed)
-    assert changed == again
-    other = ingredients(f"environment.{override}8")
-    assert {**other.hard, **other.soft}[f"environment.{name}"] != found
+    ]:
+        name, _, value = override.partition("=")
+        changed, again = (ingredients(f"environment.{override}") for _ in range(2))
+        found = {**changed.hard, **changed.soft}[f"environment.{name}"]
+        assert is_hashed(found)
+        assert value not in str(changed)
+        assert changed == again
+        other = ingredients(f"environment.{override}8")
+        assert {**other.hard, **other.soft}[f"environment.{name}"] != found
 
 
 @pytest.mark.parametrize("depth", [50, 150, 250, 350, 450])

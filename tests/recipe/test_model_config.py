@@ -107,9 +107,8 @@ def test_whatever_a_config_holds_there_is_a_key_or_an_error_of_ours(tmp_path_fac
 # A recipe's changes
 
 
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
+def test_a_change_that_no_model_can_have_is_refused_at_once():
+    for override, expected in [
         ("num_hidden_layers=two", "a whole number"),
         ("num_hidden_layers='2'", "a whole number"),
         ("num_hidden_layers=2.0", "a whole number"),
@@ -128,13 +127,11 @@ def test_whatever_a_config_holds_there_is_a_key_or_an_error_of_ours(tmp_path_fac
         ("hidden_act=nope", "an activation"),
         ("hidden_act=1", "a text"),
         ("pruned_heads=[1]", "a mapping"),
-    ],
-)
-def test_a_change_that_no_model_can_have_is_refused_at_once(override, expected):
-    with pytest.raises(RecipeError) as caught:
-        resolved(override)
-    assert caught.value.message.startswith(f"model.config.{override.partition('=')[0]} is ")
-    assert expected in caught.value.cause
+    ]:
+        with pytest.raises(RecipeError) as caught:
+            resolved(override)
+        assert caught.value.message.startswith(f"model.config.{override.partition('=')[0]} is ")
+        assert expected in caught.value.cause
 
 
 def test_the_nearest_activation_is_named():
@@ -143,24 +140,21 @@ def test_the_nearest_activation_is_named():
     assert caught.value.hint == "did you mean gelu?"
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
+def test_a_change_that_a_model_can_have_is_taken():
+    for override in [
         *("num_hidden_layers=2", "hidden_act=relu", "hidden_dropout_prob=0", "layer_norm_eps=1e-5"),
         *("pad_token_id=null", "classifier_dropout=null", "classifier_dropout=0.1", "eos_token_id=3"),
         *("is_decoder=true", "pruned_heads={'0': [1]}"),
-    ],
-)
-def test_a_change_that_a_model_can_have_is_taken(override):
-    assert resolved(override).config[override.partition("=")[0]] != "unset"
+    ]:
+        assert resolved(override).config[override.partition("=")[0]] != "unset"
 
 
-@pytest.mark.parametrize("model_id", sorted(MODELS))
-def test_every_model_of_the_registry_passes(model_id):
-    config = MODELS[model_id].config
-    defaults = zoo.architecture_defaults(config["model_type"])
-    model_config.check(config, config, defaults, "registry")
-    model_config.check(defaults, {}, defaults, "registry")
+def test_every_model_of_the_registry_passes():
+    for model_id in sorted(MODELS):
+        config = MODELS[model_id].config
+        defaults = zoo.architecture_defaults(config["model_type"])
+        model_config.check(config, config, defaults, "registry")
+        model_config.check(defaults, {}, defaults, "registry")
 
 
 def test_the_activations_are_those_of_transformers():
@@ -176,14 +170,14 @@ def test_every_family_of_transformers_has_a_name_that_passes():
         assert model_config.model_type({"model_type": name}, "transformers") == name
 
 
-@pytest.mark.parametrize("name", sorted(architecture.NO_EFFECT))
-def test_what_reaches_no_model_is_refused_in_a_recipe(name):
+def test_what_reaches_no_model_is_refused_in_a_recipe():
     """It was taken, and nothing came of it."""
-    with pytest.raises(RecipeError, match=f"model.config.{name} has no effect") as refused:
-        resolved(f"{name}=1")
-    assert refused.value.cause == architecture.IRRELEVANT[name]
-    place = architecture.ELSEWHERE.get(name)
-    assert refused.value.hint == (f"set {place} instead" if place else f"remove model.config.{name}")
+    for name in sorted(architecture.NO_EFFECT):
+        with pytest.raises(RecipeError, match=f"model.config.{name} has no effect") as refused:
+            resolved(f"{name}=1")
+        assert refused.value.cause == architecture.IRRELEVANT[name]
+        place = architecture.ELSEWHERE.get(name)
+        assert refused.value.hint == (f"set {place} instead" if place else f"remove model.config.{name}")
 
 
 def test_the_scale_of_random_weights_has_an_effect():

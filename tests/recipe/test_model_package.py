@@ -84,7 +84,7 @@ def test_a_package_with_another_model_than_its_id_is_refused(command, machine, i
     install(hidden_size=384, intermediate_size=1536)
     code, said, cause, hint = the_error(command("plan", "tiny.yaml", *PACKAGE, code=2))
     assert (code, said) == (
-        "bad-recipe", "model.package my_weights.small/model holds another model than model.id bert-base-uncased"
+        "bad-recipe", "model.package my_weights.small/model holds a different model from model.id bert-base-uncased"
     )  # fmt: skip
     assert cause == "hidden_size is 384 and 768, and 1 more differ"
     assert "model.id" in hint

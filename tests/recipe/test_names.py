@@ -49,28 +49,28 @@ def written(section, task, **fields):
     return json.dumps(document, indent=1)
 
 
-@pytest.mark.parametrize("section, given, name, value", SYNONYM_OF)
-def test_a_synonym_reads_to_its_field_and_overrides_it(section, given, name, value):
-    task = reader(section, name)
-    bare = written(section, task)
-    recipe = read(written(section, task, **{name: value}))
-    assert recipe != read(bare)
-    assert recipe == read(written(section, task, **{given: value}))
-    said = [read(bare, f"{dotted(section, one)}={json.dumps(value)}") for one in (name, given)]
-    assert said[0] == said[1] != read(bare)
+def test_a_synonym_reads_to_its_field_and_overrides_it():
+    for section, given, name, value in SYNONYM_OF:
+        task = reader(section, name)
+        bare = written(section, task)
+        recipe = read(written(section, task, **{name: value}))
+        assert recipe != read(bare)
+        assert recipe == read(written(section, task, **{given: value}))
+        said = [read(bare, f"{dotted(section, one)}={json.dumps(value)}") for one in (name, given)]
+        assert said[0] == said[1] != read(bare)
 
 
-@pytest.mark.parametrize("section, given, name, value", SYNONYM_OF)
-@pytest.mark.parametrize("synonym_first", [True, False])
-def test_two_names_for_one_field_are_an_error(section, given, name, value, synonym_first):
-    order = (given, name) if synonym_first else (name, given)
-    text = written(section, reader(section, name), **dict.fromkeys(order, value))
-    error = refused(text)
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if f'"{order[1]}":' in line]
-    assert error.message.startswith(tuple(f"r.yaml, line {number}: " for number in lines)), error.message
-    assert re.search(rf"(^|\W){re.escape(dotted(section, given))}(\W|$)", error.message), "which other name?"
-    assert dotted(section, name) in error.message
-    assert error.hint == f"keep {dotted(section, name)}"
+def test_two_names_for_one_field_are_an_error():
+    for synonym_first in [True, False]:
+        for section, given, name, value in SYNONYM_OF:
+            order = (given, name) if synonym_first else (name, given)
+            text = written(section, reader(section, name), **dict.fromkeys(order, value))
+            error = refused(text)
+            lines = [number for number, line in enumerate(text.splitlines(), 1) if f'"{order[1]}":' in line]
+            assert error.message.startswith(tuple(f"r.yaml, line {number}: " for number in lines)), error.message
+            assert re.search(rf"(^|\W){re.escape(dotted(section, given))}(\W|$)", error.message), "which other name?"
+            assert dotted(section, name) in error.message
+            assert error.hint == f"keep {dotted(section, name)}"
 
 
 def test_each_synonym_is_of_a_field_and_hides_none():
@@ -89,9 +89,8 @@ def test_an_error_in_a_synonym_has_its_line_and_our_name():
 # Overrides
 
 
-@pytest.mark.parametrize(
-    "override, get, value",
-    [
+def test_an_override_is_read_as_yaml():
+    for override, get, value in [
         ("training.per_device_train_batch_size=4", lambda r: r.training.per_device_train_batch_size, 4),
         ("training.learning_rate=5e-5", lambda r: r.training.learning_rate, 5e-5),
         ("training.learning_rate=1", lambda r: r.training.learning_rate, 1.0),
@@ -116,12 +115,10 @@ def test_an_error_in_a_synonym_has_its_line_and_our_name():
         ("description=a=b", lambda r: r.description, "a=b"),
         ("description='5'", lambda r: r.description, "5"),
         ("name=other", lambda r: r.name, "other"),
-    ],
-)
-def test_an_override_is_read_as_yaml(override, get, value):
-    found = get(read(MINIMAL, override))
-    assert found == value
-    assert type(found) is type(value)
+    ]:
+        found = get(read(MINIMAL, override))
+        assert found == value
+        assert type(found) is type(value)
 
 
 def test_an_override_beats_the_file_leaves_its_neighbours_and_makes_what_is_not_there():
@@ -159,20 +156,18 @@ def test_an_impossible_override_is_named(override):
     assert error.cause.startswith("expected")
 
 
-@pytest.mark.parametrize(
-    "value", ["[1", "{a", "'a", "*x", "&", ".inf", ".nan", "1e999", "a: b: c", "!!python/name:a b", "\udcff"]
-)
-def test_an_override_that_is_no_yaml_is_named(value):
-    error = refused(MINIMAL, f"training.learning_rate={value}")
-    assert "--set training.learning_rate" in error.message, error.lines()
+def test_an_override_that_is_no_yaml_is_named():
+    for value in ["[1", "{a", "'a", "*x", "&", ".inf", ".nan", "1e999", "a: b: c", "!!python/name:a b", "\udcff"]:
+        error = refused(MINIMAL, f"training.learning_rate={value}")
+        assert "--set training.learning_rate" in error.message, error.lines()
 
 
-@pytest.mark.parametrize("override", ["", "x", "training.lr", "=1", ".=1", "training.=1", ".lr=1", "a..b=1"])
-def test_a_malformed_override_is_a_usage_error(override):
-    error = refused(MINIMAL, override, kind=UsageError)
-    assert f"--set {override}" in error.message
-    assert "field=value" in error.message
-    assert error.exit_code == 2
+def test_a_malformed_override_is_a_usage_error():
+    for override in ["", "x", "training.lr", "=1", ".=1", "training.=1", ".lr=1", "a..b=1"]:
+        error = refused(MINIMAL, override, kind=UsageError)
+        assert f"--set {override}" in error.message
+        assert "field=value" in error.message
+        assert error.exit_code == 2
 
 
 @pytest.mark.parametrize(

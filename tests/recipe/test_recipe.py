@@ -53,40 +53,40 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize("section, field, bad", IMPOSSIBLE)
-def test_an_impossible_value_is_refused_with_file_line_and_field(section, field, bad):
-    for value in bad:
-        text, line = with_section(section, "# a line between", f"{field}: {value}")
+def test_an_impossible_value_is_refused_with_file_line_and_field():
+    for section, field, bad in IMPOSSIBLE:
+        for value in bad:
+            text, line = with_section(section, "# a line between", f"{field}: {value}")
+            error = refused(text)
+            assert error.message.startswith(f"r.yaml, line {line + 1}: {section}.{field}"), (value, error.lines())
+            assert error.hint, value
+
+
+def test_a_value_of_the_wrong_kind_is_refused_with_file_line_and_field():
+    for section, field in FIELDS:
+        wrong = "[{a: b}]" if field in {"config", "options", "lora"} else "{a: b}"
+        text, line = with_section(section, f"{field}: {wrong}")
         error = refused(text)
-        assert error.message.startswith(f"r.yaml, line {line + 1}: {section}.{field}"), (value, error.lines())
-        assert error.hint, value
+        assert error.message.startswith(f"r.yaml, line {line}: {section}.{field} is "), error.lines()
+        assert error.cause.startswith("expected"), error.lines()
 
 
-@pytest.mark.parametrize("section, field", FIELDS)
-def test_a_value_of_the_wrong_kind_is_refused_with_file_line_and_field(section, field):
-    wrong = "[{a: b}]" if field in {"config", "options", "lora"} else "{a: b}"
-    text, line = with_section(section, f"{field}: {wrong}")
-    error = refused(text)
-    assert error.message.startswith(f"r.yaml, line {line}: {section}.{field} is "), error.lines()
-    assert error.cause.startswith("expected"), error.lines()
+def test_a_section_that_is_none_is_refused_with_file_and_line():
+    for value in ["null", "5", "text", "[1]"]:
+        for section in [*SECTIONS, "environment", "expect"]:
+            head = "name: x\n" if section == "model" else MINIMAL
+            error = refused(f"{head}{section}: {value}\n")
+            assert f"r.yaml, line {head.count(chr(10)) + 1}: {section}" in error.message
 
 
-@pytest.mark.parametrize("section", [*SECTIONS, "environment", "expect"])
-@pytest.mark.parametrize("value", ["null", "5", "text", "[1]"])
-def test_a_section_that_is_none_is_refused_with_file_and_line(section, value):
-    head = "name: x\n" if section == "model" else MINIMAL
-    error = refused(f"{head}{section}: {value}\n")
-    assert f"r.yaml, line {head.count(chr(10)) + 1}: {section}" in error.message
-
-
-@pytest.mark.parametrize("section, field", FIELDS)
-def test_a_misspelt_field_gets_the_nearest_name(section, field):
-    text, line = with_section(section, f"{field}{field[-1]}: 1")
-    error = refused(text)
-    assert error.message == f"r.yaml, line {line}: unknown field {section}.{field}{field[-1]}"
-    assert error.hint == f"did you mean {section}.{field}?"
-    assert error.cause.startswith(f"fields of {section} are ")
-    assert field in error.cause
+def test_a_misspelt_field_gets_the_nearest_name():
+    for section, field in FIELDS:
+        text, line = with_section(section, f"{field}{field[-1]}: 1")
+        error = refused(text)
+        assert error.message == f"r.yaml, line {line}: unknown field {section}.{field}{field[-1]}"
+        assert error.hint == f"did you mean {section}.{field}?"
+        assert error.cause.startswith(f"fields of {section} are ")
+        assert field in error.cause
 
 
 def test_another_tools_field_with_other_values_gets_a_pointer_to_ours():
@@ -132,10 +132,10 @@ def test_what_must_be_there_is_named(missing, text):
     assert error.hint == f"add {missing}"
 
 
-@pytest.mark.parametrize("name", ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"'])
-def test_a_name_that_could_be_no_folder_is_refused(name):
-    error = refused(f"model: {{id: b}}\nname: {name}\n")
-    assert error.message.startswith("r.yaml, line 2: name is ")
+def test_a_name_that_could_be_no_folder_is_refused():
+    for name in ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"']:
+        error = refused(f"model: {{id: b}}\nname: {name}\n")
+        assert error.message.startswith("r.yaml, line 2: name is ")
 
 
 @pytest.mark.parametrize("name", ["bert", "b", "0", "bert-base_uncased.v2"])
@@ -146,9 +146,8 @@ def test_a_name_that_is_a_folder(name):
 EXPECT = MINIMAL + "expect:\n  - {instance: a, source: b}\n  - "
 
 
-@pytest.mark.parametrize(
-    "text, line, said",
-    [
+def test_the_item_that_is_wrong_is_named_with_its_line():
+    for text, line, said in [
         (MINIMAL + "compiler:\n  flags:\n    - --a\n    - 5\n", 7, "compiler.flags.1 is "),
         (MINIMAL + "data:\n  labels: [a,\n    5]\n", 6, "data.labels.1 is "),
         (EXPECT + "instance: a\n    source: 7\n", 7, "expect.1.source is "),
@@ -159,10 +158,8 @@ EXPECT = MINIMAL + "expect:\n  - {instance: a, source: b}\n  - "
         (MINIMAL + "environment:\n  A: 1\n  B:\n", 6, "environment.B is "),
         (MINIMAL + "compiler:\n  options:\n    a: 1\n    b: [1]\n", 7, "compiler.options.b is "),
         (EXPECT + "instance: a\n    source: b\n    metrics:\n      f1: good\n", 9, "expect.1.metrics.f1 is "),
-    ],
-)
-def test_the_item_that_is_wrong_is_named_with_its_line(text, line, said):
-    assert refused(text).message.startswith(f"r.yaml, line {line}: {said}")
+    ]:
+        assert refused(text).message.startswith(f"r.yaml, line {line}: {said}")
 
 
 @pytest.mark.parametrize(
@@ -187,9 +184,8 @@ def test_a_variable_that_yaml_takes_for_a_truth_value_is_to_be_quoted(text, word
     assert hint in refused(MINIMAL + text, *words).hint
 
 
-@pytest.mark.parametrize(
-    "text, line, words",
-    [
+def test_fields_that_do_not_go_together_are_refused():
+    for text, line, words in [
         ("name: x\nmodel: {}\n", 2, ["model.id", "model.path", "model.package"]),
         ("name: x\nmodel:\n  path: /a\n  package: b/c\n", 4, ["model.path", "model.package"]),
         (MINIMAL + "data:\n  id: a\n  path: /b\n", 6, ["data.id", "data.path"]),
@@ -197,34 +193,29 @@ def test_a_variable_that_yaml_takes_for_a_truth_value_is_to_be_quoted(text, word
         (MINIMAL + "data:\n  labels: [a, b]\n  num_labels: 3\n", 6, ["data.num_labels", "data.labels"]),
         (MINIMAL + "data:\n  labels: [a, b, a]\n", 5, ["twice", "data.labels"]),
         (MINIMAL + "training:\n  eval_strategy: steps\n", 5, ["training.eval_steps"]),
-    ],
-)
-def test_fields_that_do_not_go_together_are_refused(text, line, words):
-    error = refused(text)
-    assert error.message.startswith(f"r.yaml, line {line}: ")
-    said = "\n".join(error.lines())
-    assert all(word in said for word in words)
-    assert error.hint
+    ]:
+        error = refused(text)
+        assert error.message.startswith(f"r.yaml, line {line}: ")
+        said = "\n".join(error.lines())
+        assert all(word in said for word in words)
+        assert error.hint
 
 
-@pytest.mark.parametrize(
-    "section, field, value",
-    [
+def test_a_placeholder_is_named_with_its_field_before_anything_is_asked_for_it():
+    for section, field, value in [
         ("model", "id", "{model_name}"),
         ("model", "id", "$MODEL"),
         ("model", "id", "???"),
         ("model", "path", "path/to/model"),
         ("data", "id", "<your-data>"),
         ("data", "train_file", "$DATA/train.csv"),
-    ],
-)
-def test_a_placeholder_is_named_with_its_field_before_anything_is_asked_for_it(section, field, value):
-    text = f"name: x\n{section}:\n  {field}: '{value}'\n" + ("" if section == "model" else "model: {id: b}\n")
-    error = refused(text)
-    assert error.message == f"r.yaml, line 3: {section}.{field} is the placeholder {value}"
-    assert f"--set {section}.{field}=" in error.hint
-    other = "a" if field == "id" else "/a"
-    assert getattr(getattr(read(text, f"{section}.{field}={other}"), section), field) == other
+    ]:
+        text = f"name: x\n{section}:\n  {field}: '{value}'\n" + ("" if section == "model" else "model: {id: b}\n")
+        error = refused(text)
+        assert error.message == f"r.yaml, line 3: {section}.{field} is the placeholder {value}"
+        assert f"--set {section}.{field}=" in error.hint
+        other = "a" if field == "id" else "/a"
+        assert getattr(getattr(read(text, f"{section}.{field}={other}"), section), field) == other
 
 
 def test_a_file_that_is_there_is_no_placeholder(tmp_path):
@@ -267,26 +258,32 @@ def test_names_with_dots_are_set_as_a_file_says_them():
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("task", sorted(tasks.TASKS))
-def test_what_another_task_reads_is_refused(task):
+def test_what_another_task_reads_is_refused():
     """No recipe carries a value that its task ignores."""
-    samples = {"mlm_probability": 0.2, "doc_stride": 8, "lora": {"r": 4}, "max_seq_length": 8, "max_target_length": 8}
-    samples |= {
-        "label_smoothing_factor": 0.1,
-        "labels": ["a", "b"],
-        "num_labels": 2,
-        "num_choices": 2,
-        "choices_columns": ["a", "b"],
-    }
-    samples["image_size"] = 8
-    for section, names in tasks.not_read(task).items():
-        for name in names:
-            value = samples.get(name, "text")
-            document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
-            error = refused(json.dumps(document, indent=1))
-            assert f"{section}.{name} has no effect on {task}" in error.message
-            readers = error.cause.removeprefix("tasks that read it: ").split(", ")
-            assert readers == tasks.readers(section, name)
-            assert task not in readers
-            read(json.dumps({**document, "task": readers[0]}))
-            read(json.dumps(document), f"task={readers[0]}")
+    for task in sorted(tasks.TASKS):
+        samples = {
+            "mlm_probability": 0.2,
+            "doc_stride": 8,
+            "lora": {"r": 4},
+            "max_seq_length": 8,
+            "max_target_length": 8,
+        }
+        samples |= {
+            "label_smoothing_factor": 0.1,
+            "labels": ["a", "b"],
+            "num_labels": 2,
+            "num_choices": 2,
+            "choices_columns": ["a", "b"],
+        }
+        samples["image_size"] = 8
+        for section, names in tasks.not_read(task).items():
+            for name in names:
+                value = samples.get(name, "text")
+                document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
+                error = refused(json.dumps(document, indent=1))
+                assert f"{section}.{name} has no effect on {task}" in error.message
+                readers = error.cause.removeprefix("tasks that read it: ").split(", ")
+                assert readers == tasks.readers(section, name)
+                assert task not in readers
+                read(json.dumps({**document, "task": readers[0]}))
+                read(json.dumps(document), f"task={readers[0]}")

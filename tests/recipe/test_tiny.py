@@ -25,20 +25,20 @@ def in_small(name: str, *overrides: str):
 
 
 @pytest.mark.feature("P2")
-@pytest.mark.parametrize("name", RECIPES)
-def test_each_recipe_is_small_and_needs_no_network(name, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    recipe = in_small(name)
-    full = load(zoo.recipes()[name])
-    assert recipe.task == full.task
-    assert recipe.model.from_config
-    assert recipe.training.max_steps == tiny.STEPS
-    found = architecture.resolve(recipe)
-    assert found.source == "registry" or recipe.model.package
-    assert found.model_type == architecture.resolve(full).model_type, "the same architecture"
-    architecture.check(recipe, found)
-    check_data(recipe)
-    assert bool(labels_of(recipe)) == tasks.fields(recipe).has_classes
+def test_each_recipe_is_small_and_needs_no_network(monkeypatch):
+    for name in RECIPES:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        recipe = in_small(name)
+        full = load(zoo.recipes()[name])
+        assert recipe.task == full.task
+        assert recipe.model.from_config
+        assert recipe.training.max_steps == tiny.STEPS
+        found = architecture.resolve(recipe)
+        assert found.source == "registry" or recipe.model.package
+        assert found.model_type == architecture.resolve(full).model_type, "the same architecture"
+        architecture.check(recipe, found)
+        check_data(recipe)
+        assert bool(labels_of(recipe)) == tasks.fields(recipe).has_classes
 
 
 def test_a_recipe_of_fewer_steps_keeps_them(tmp_path):
@@ -57,27 +57,24 @@ def test_what_the_user_sets_wins():
     assert recipe.model.config["hidden_size"] == 32
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
+def test_rows_that_the_user_names_are_read_in_the_recipes_columns():
+    """Of the recipe's own rows, and of those that come along, nothing is left to complain of."""
+    for named, place in [
         ("bert", "path"),
         ("bert", "train_file"),
         ("bert", "id"),
         ("dataset.name", "id"),
         ("demo", "id"),
         ("demo", "path"),
-    ],
-)
-def test_rows_that_the_user_names_are_read_in_the_recipes_columns(name, place):
-    """Of the recipe's own rows, and of those that come along, nothing is left to complain of."""
-    said = name if "." in name else f"data.{place}"
-    name = "bert" if "." in name else name
-    mine = "mine/rows" if place == "id" else "/mine"
-    full, recipe = load(zoo.recipes()[name]), in_small(name, f"{said}={mine}", "data.text_column=body")
-    assert {kind: getattr(recipe.data, kind) for kind in tiny.PLACES} == {**dict.fromkeys(tiny.PLACES), place: mine}
-    assert (recipe.data.text_column, recipe.data.label_column) == ("body", full.data.label_column)
-    assert recipe.data.labels == full.data.labels
-    assert recipe.model.config["hidden_size"] == 32
+    ]:
+        said = named if "." in named else f"data.{place}"
+        name = "bert" if "." in named else named
+        mine = "mine/rows" if place == "id" else "/mine"
+        full, recipe = load(zoo.recipes()[name]), in_small(name, f"{said}={mine}", "data.text_column=body")
+        assert {kind: getattr(recipe.data, kind) for kind in tiny.PLACES} == {**dict.fromkeys(tiny.PLACES), place: mine}
+        assert (recipe.data.text_column, recipe.data.label_column) == ("body", full.data.label_column)
+        assert recipe.data.labels == full.data.labels
+        assert recipe.model.config["hidden_size"] == 32
 
 
 def test_the_library_takes_rows_of_ones_own_in_small_as_the_command_does():

@@ -42,23 +42,22 @@ OTHERS |= {"'5e-5'": "5e-5", "2024-01-01 10:00:00": "2024-01-01 10:00:00", "!!st
 OTHERS |= {"[1, 2.0, a, null]": [1, 2.0, "a", None]}
 
 
-@pytest.mark.parametrize("text, value", [*NUMBERS.items(), *OTHERS.items(), *((word, word) for word in WORDS_THERE)])
-def test_plain_values_are_those_of_yaml_1_2(text, value):
-    found = config_value(text)
-    assert found == value
-    assert type(found) is type(value)
+def test_plain_values_are_those_of_yaml_1_2():
+    for text, value in [*NUMBERS.items(), *OTHERS.items(), *((word, word) for word in WORDS_THERE)]:
+        found = config_value(text)
+        assert found == value
+        assert type(found) is type(value)
 
 
-@pytest.mark.parametrize("value", [".inf", "-.inf", "+.INF", ".nan", ".NaN", "1e999", "-1e999"])
-def test_what_is_not_finite_is_refused_where_it_stands(value):
-    error = refused(with_section("training", "seed: 1", f"learning_rate: {value}")[0])
-    assert error.message == "r.yaml, line 6: training.learning_rate is not a finite number"
-    assert error.hint == "correct that line"
+def test_what_is_not_finite_is_refused_where_it_stands():
+    for value in [".inf", "-.inf", "+.INF", ".nan", ".NaN", "1e999", "-1e999"]:
+        error = refused(with_section("training", "seed: 1", f"learning_rate: {value}")[0])
+        assert error.message == "r.yaml, line 6: training.learning_rate is not a finite number"
+        assert error.hint == "correct that line"
 
 
-@pytest.mark.parametrize(
-    "text, line, name",
-    [
+def test_a_name_that_stands_twice_is_refused():
+    for text, line, name in [
         (MINIMAL + "name: y\n", 4, "name"),
         (MINIMAL + "name: x\n", 4, "name"),
         (MINIMAL + "training:\n  seed: 1\n  lr: 1\n  seed: 1\n", 7, "training.seed"),
@@ -66,31 +65,26 @@ def test_what_is_not_finite_is_refused_where_it_stands(value):
         ("name: x\nmodel:\n  id: b\n  config:\n    a: 1\n    'a': 1\n", 6, "model.config.a"),
         (MINIMAL + "expect:\n  - instance: a\n    instance: b\n", 6, "expect.0.instance"),
         (MINIMAL + "environment: {1: a, '1': b}\n", 4, "environment.1"),
-    ],
-)
-def test_a_name_that_stands_twice_is_refused(text, line, name):
-    error = refused(text)
-    assert error.message == f"r.yaml, line {line}: {name} appears twice"
-    assert "first on line" in error.cause
+    ]:
+        error = refused(text)
+        assert error.message == f"r.yaml, line {line}: {name} appears twice"
+        assert "first on line" in error.cause
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_a_tag_and_a_value_that_cannot_be_made_are_refused_where_they_stand():
+    for value in [
         *("!!python/name:os.system ''", "!!python/object/apply:os.system [echo]", "!!python/object:os.system {a: b}"),
         *("!!python/tuple [a]", "!own a", "!own [a]", "!own {a: b}", "!!set {a, b}", "!!omap [a: b]"),
         *("!!binary aGk=", "!!timestamp 2024-01-01", "!!int abc", "!!float abc", "9" * 5000, "=", "<<"),
-    ],
-)
-def test_a_tag_and_a_value_that_cannot_be_made_are_refused_where_they_stand(value):
-    error = refused(f"name: x\nmodel:\n  id: b\n  config:\n    v: {value}\n")
-    assert error.message.startswith("r.yaml, line 5: ")
+    ]:
+        error = refused(f"name: x\nmodel:\n  id: b\n  config:\n    v: {value}\n")
+        assert error.message.startswith("r.yaml, line 5: ")
 
 
-@pytest.mark.parametrize("text", ["0b_", "0x_", "0_", "-_", "0x", "0b", "1_000", "0b11", "1_0.5", "1:30.5"])
-def test_what_is_a_number_to_some_is_a_word_or_refused(text):
-    found = attempt(config_value, text)
-    assert isinstance(found, RecipeError) or found == text
+def test_what_is_a_number_to_some_is_a_word_or_refused():
+    for text in ["0b_", "0x_", "0_", "-_", "0x", "0b", "1_000", "0b11", "1_0.5", "1:30.5"]:
+        found = attempt(config_value, text)
+        assert isinstance(found, RecipeError) or found == text
 
 
 @pytest.mark.parametrize("text", ["[a]: 1", "{a: b}: 1", "? [a]\n: 1", "<<: {a: 1}", "? \n: 1\n? !!null x\n: [*a]"])
@@ -123,9 +117,8 @@ def test_anchors_that_multiply_are_refused():
     assert "r.yaml" in refused(text).message
 
 
-@pytest.mark.parametrize(
-    "text, line",
-    [
+def test_what_is_no_yaml_is_refused_with_its_line():
+    for text, line in [
         ("name: x\n\tmodel: 1\n", 2),
         ("name: x\nmodel:\n\tid: b\n", 3),
         ("name: x\nmodel: {id: b\ndata: {}\n", 3),
@@ -136,22 +129,18 @@ def test_anchors_that_multiply_are_refused():
         ("name: x\nmodel: @b\n", 2),
         ("name: x\n---\nname: y\n", 2),
         ("%YAML 1.2\nname: x\n", 2),
-    ],
-)
-def test_what_is_no_yaml_is_refused_with_its_line(text, line):
-    error = refused(text)
-    assert error.message == f"r.yaml, line {line}: not valid YAML"
-    assert error.cause
-    assert ("spaces" in error.hint) == ("\t" in text)
+    ]:
+        error = refused(text)
+        assert error.message == f"r.yaml, line {line}: not valid YAML"
+        assert error.cause
+        assert ("spaces" in error.hint) == ("\t" in text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n\n", "# nothing\n", "---\n", "null", "~", "[]", "- name: x", "text", "5", "true"]
-)
-def test_what_is_no_mapping_is_refused(text):
-    error = refused(text)
-    assert error.message == "r.yaml: a recipe is a mapping of fields"
-    assert error.cause.startswith("this is ")
+def test_what_is_no_mapping_is_refused():
+    for text in ["", "\n\n", "# nothing\n", "---\n", "null", "~", "[]", "- name: x", "text", "5", "true"]:
+        error = refused(text)
+        assert error.message == "r.yaml: a recipe is a mapping of fields"
+        assert error.cause.startswith("this is ")
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -175,16 +164,16 @@ def test_an_error_stays_on_its_lines(name):
             assert line.isprintable()
 
 
-@pytest.mark.parametrize("depth", [60, 300, 2000])
-@pytest.mark.parametrize("left, right", [("[", "]"), ("{a: ", "}")])
-def test_deep_nesting_is_refused_or_read(depth, left, right):
-    value = attempt(config_value, left * depth + "1" + right * depth)
-    if isinstance(value, CachekitError):
-        assert value.message.startswith("r.yaml")
-        return
-    for _ in range(depth):
-        value = value[0] if isinstance(value, list) else value["a"]
-    assert value == 1
+def test_deep_nesting_is_refused_or_read():
+    for left, right in [("[", "]"), ("{a: ", "}")]:
+        for depth in [60, 300, 2000]:
+            value = attempt(config_value, left * depth + "1" + right * depth)
+            if isinstance(value, CachekitError):
+                assert value.message.startswith("r.yaml")
+                continue
+            for _ in range(depth):
+                value = value[0] if isinstance(value, list) else value["a"]
+            assert value == 1
 
 
 def test_no_depth_of_nesting_ends_the_process():

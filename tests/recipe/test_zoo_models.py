@@ -49,9 +49,9 @@ def test_no_name_stands_for_two_models():
     assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize("alias, model_id", ALIASES)
-def test_an_alias_resolves(alias, model_id):
-    assert zoo.model(alias) == MODELS[model_id]
+def test_an_alias_resolves():
+    for alias, model_id in ALIASES:
+        assert zoo.model(alias) == MODELS[model_id]
 
 
 @pytest.mark.parametrize(
@@ -69,29 +69,29 @@ def test_the_short_names_of_tutorials_are_known(name, model_id):
     assert entry.id == model_id
 
 
-@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
-def test_a_models_config_holds_what_may_reach_a_graph(entry):
-    fields = set(entry.config) - {"model_type"}
-    assert entry.config["model_type"] in TYPES
-    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_EVERY_DECODER}
-    assert fields <= known, "a misspelt field?"
-    assert not fields & set(IRRELEVANT)
-    assert None not in entry.config.values()
+def test_a_models_config_holds_what_may_reach_a_graph():
+    for entry in MODELS.values():
+        fields = set(entry.config) - {"model_type"}
+        assert entry.config["model_type"] in TYPES
+        known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_EVERY_DECODER}
+        assert fields <= known, "a misspelt field?"
+        assert not fields & set(IRRELEVANT)
+        assert None not in entry.config.values()
 
 
-@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
-def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
+def test_a_config_saved_by_transformers_has_the_entrys_graph_fields():
     """A fine-tune saved by Transformers spells out other defaults; that must not make it another key."""
-    transformers = pytest.importorskip("transformers")
-    saved = json.loads(transformers.AutoConfig.for_model(**deepcopy(entry.config)).to_json_string(use_diff=True))
-    defaults = zoo.architecture_defaults(entry.config["model_type"])
-    assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
+    for entry in MODELS.values():
+        transformers = pytest.importorskip("transformers")
+        saved = json.loads(transformers.AutoConfig.for_model(**deepcopy(entry.config)).to_json_string(use_diff=True))
+        defaults = zoo.architecture_defaults(entry.config["model_type"])
+        assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
 
 
-@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
-def test_a_models_number_of_parameters(entry):
-    writes = "causal-lm" in entry.tasks
-    assert _parameters("AutoModelForCausalLM" if writes else "AutoModel", entry.config) == entry.parameters
+def test_a_models_number_of_parameters():
+    for entry in MODELS.values():
+        writes = "causal-lm" in entry.tasks
+        assert _parameters("AutoModelForCausalLM" if writes else "AutoModel", entry.config) == entry.parameters
 
 
 # What their authors, or torchvision's and timm's pages, publish, with the heads that they count in.
@@ -111,10 +111,9 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_model_has_the_published_number_of_parameters(name):
-    auto, head, count = PUBLISHED[name]
-    assert _parameters(auto, MODELS[name].config, **head) == count
+def test_a_model_has_the_published_number_of_parameters():
+    for name, (auto, head, count) in PUBLISHED.items():
+        assert _parameters(auto, MODELS[name].config, **head) == count
 
 
 def _parameters(auto_class, config, **kwargs):
@@ -130,22 +129,24 @@ def _parameters(auto_class, config, **kwargs):
 # Architecture defaults
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-def test_architecture_defaults_are_those_of_the_installed_transformers(model_type):
-    transformers = pytest.importorskip("transformers")
-    generic = transformers.PretrainedConfig().to_dict()
-    theirs = transformers.CONFIG_MAPPING[model_type]().to_dict()
-    theirs |= dict.fromkeys(DERIVED.get(model_type, ()))
-    ours = zoo.architecture_defaults(model_type)
-    if "rope_theta" in theirs:  # as Transformers 4 has it
-        theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
+def test_architecture_defaults_are_those_of_the_installed_transformers():
+    for model_type in TYPES:
+        transformers = pytest.importorskip("transformers")
+        generic = transformers.PretrainedConfig().to_dict()
+        theirs = transformers.CONFIG_MAPPING[model_type]().to_dict()
+        theirs |= dict.fromkeys(DERIVED.get(model_type, ()))
+        ours = zoo.architecture_defaults(model_type)
+        if "rope_theta" in theirs:  # as Transformers 4 has it
+            theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
 
-    specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
-    assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
-    assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
-    theirs |= dict.fromkeys(follows)
-    assert {name: theirs.get(name, NOT_IN_EVERY_VERSION.get(name)) for name in ours} == ours
+        specific = {name for name, value in theirs.items() if value is not None and name not in generic}
+        follows = {
+            name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value
+        }
+        assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
+        assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
+        theirs |= dict.fromkeys(follows)
+        assert {name: theirs.get(name, NOT_IN_EVERY_VERSION.get(name)) for name in ours} == ours
 
 
 def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
@@ -180,14 +181,16 @@ def test_what_repeats_another_field_is_no_other_architecture(model_type, said, s
     assert graph_fields(changed, defaults) != graph_fields(other, defaults)
 
 
-@pytest.mark.parametrize("model_type", ["bart", "t5", "marian", "mbart", "vit", "deit", "resnet", "efficientnet"])
-def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults(model_type):
-    transformers = pytest.importorskip("transformers")
-    saved = json.loads(transformers.CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
-    defaults = zoo.architecture_defaults(model_type)
-    generic = transformers.PretrainedConfig().to_dict()
-    spelt = {name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}}
-    assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
+def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults():
+    for model_type in ["bart", "t5", "marian", "mbart", "vit", "deit", "resnet", "efficientnet"]:
+        transformers = pytest.importorskip("transformers")
+        saved = json.loads(transformers.CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
+        defaults = zoo.architecture_defaults(model_type)
+        generic = transformers.PretrainedConfig().to_dict()
+        spelt = {
+            name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}
+        }
+        assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
 
 
 @pytest.mark.feature("K4")

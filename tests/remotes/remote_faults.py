@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from cachekit.errors import CachekitError
 
 BOUND = 20.0  # seconds beyond a limit, on a loaded machine; what has no end takes longer
-ASKED = "* /api/*"  # and what is read of the repo below
 READ = "GET */resolve/*"
 BYTES = "GET /cdn/*"
 SENT = ("PUT /cdn/*", "* /xet/*")

@@ -13,20 +13,17 @@ from cachekit.remotes.remotes import remotes_of
 pytestmark = pytest.mark.feature("T2")
 
 
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
+def test_an_address_takes_what_the_table_of_that_place_says():
+    for url, address in [
         ("hf://team/x", "hf://team/x"),
         ("hf://team/x", "hf://Team/x@main"),
         ("hf://models/team/x/", "hf://team/x"),
         ("s3://bucket/prefix/", "s3://bucket/prefix"),
         ("/mnt/cache", "/mnt/cache/"),
         ("/mnt/cache", "file:///mnt/other/../cache"),
-    ],
-)
-def test_an_address_takes_what_the_table_of_that_place_says(url, address):
-    (_, link) = parse(["local:rw", f"{address}:r"], {"team": {"url": url, "trust": "signed"}})
-    assert (link.name, link.address, link.trust) == (address, url, "signed")
+    ]:
+        (_, link) = parse(["local:rw", f"{address}:r"], {"team": {"url": url, "trust": "signed"}})
+        assert (link.name, link.address, link.trust) == (address, url, "signed")
 
 
 def test_another_place_takes_nothing_of_it():
@@ -50,15 +47,15 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("url", "other"), [(url, other) for url, others in SPELLINGS for other in others])
-@pytest.mark.parametrize("said", ["", "all", "owner"])
-def test_no_spelling_lifts_what_the_users_file_asks_of_a_place(url, other, said):
-    for mine, theirs in ((url, other), (other, url)):
-        user = {"x": {"url": mine, "trust": "signed"}}
-        project = {"y": {"url": theirs, **({"trust": said} if said else {})}}
-        assert parse(["local:rw", "y:r"], project, [user])[1].trust == "signed"
-        assert parse(["local:rw", f"{theirs}:r"], project, [user])[1].trust == "signed"
-        assert parse(["local:rw", f"{theirs}:r"], {}, [user])[1].trust == "signed"
+def test_no_spelling_lifts_what_the_users_file_asks_of_a_place():
+    for said in ["", "all", "owner"]:
+        for url, other in [(url, other) for url, others in SPELLINGS for other in others]:
+            for mine, theirs in ((url, other), (other, url)):
+                user = {"x": {"url": mine, "trust": "signed"}}
+                project = {"y": {"url": theirs, **({"trust": said} if said else {})}}
+                assert parse(["local:rw", "y:r"], project, [user])[1].trust == "signed"
+                assert parse(["local:rw", f"{theirs}:r"], project, [user])[1].trust == "signed"
+                assert parse(["local:rw", f"{theirs}:r"], {}, [user])[1].trust == "signed"
 
 
 def test_a_folder_behind_a_link_is_the_same_place(tmp_path):
@@ -103,9 +100,8 @@ def test_paths_and_branches_are_told_apart_by_their_case():
         assert (link.address, link.trust) == (other, "")
 
 
-@pytest.mark.parametrize(
-    ("user", "project", "counts"),
-    [
+def test_of_the_users_word_and_the_projects_the_stricter_one_counts():
+    for user, project, counts in [
         ("owner", "", "owner"),
         ("owner", "all", "owner"),
         ("owner", "signed", "signed"),
@@ -113,14 +109,13 @@ def test_paths_and_branches_are_told_apart_by_their_case():
         ("all", "owner", "owner"),
         ("", "all", "all"),
         ("", "owner", "owner"),
-    ],
-)
-def test_of_the_users_word_and_the_projects_the_stricter_one_counts(user, project, counts):
-    def table(said):
-        return {"url": "s3://bucket/p", **({"trust": said} if said else {})}
+    ]:
 
-    (_, link) = parse(["local:rw", "y"], {"y": table(project)}, [{"x": table(user)}])
-    assert link.trust == counts
+        def table(said):
+            return {"url": "s3://bucket/p", **({"trust": said} if said else {})}
+
+        (_, link) = parse(["local:rw", "y"], {"y": table(project)}, [{"x": table(user)}])
+        assert link.trust == counts
 
 
 def test_the_users_word_vouches_for_no_other_server():
@@ -167,9 +162,8 @@ def test_a_place_that_stands_in_the_list_twice_is_refused():
         parse(["local:rw", "team:r", "hf://team/x/:rw"], {"team": {"url": "hf://team/x", "endpoint": "https://e.test"}})
 
 
-@pytest.mark.parametrize(
-    ("listed", "tables", "told"),
-    [
+def test_a_list_that_cannot_be_is_refused():
+    for listed, tables, told in [
         ("", {}, "local"),
         ("hub:rw", {}, "local"),
         ("local:r", {}, "local"),
@@ -182,12 +176,10 @@ def test_a_place_that_stands_in_the_list_twice_is_refused():
         ("local:rw,hub:r", {"hub": "ftp://host/cache"}, "[remotes.hub]: ftp://host/cache is not the address of a"),
         ("local:rw,hub:r", {"hub": "$HOME/cache"}, "[remotes.hub]: $HOME/cache is not the address of a remote"),
         ("local:rw,a:r,b:rw", {"a": "hf://team/cache", "b": "hf://team/cache"}, "cannot be used"),
-    ],
-)
-def test_a_list_that_cannot_be_is_refused(listed, tables, told):
-    with pytest.raises(UsageError) as raised:
-        parse([entry for entry in listed.split(",") if entry], {name: {"url": url} for name, url in tables.items()})
-    assert told in " ".join(raised.value.lines())
+    ]:
+        with pytest.raises(UsageError) as raised:
+            parse([entry for entry in listed.split(",") if entry], {name: {"url": url} for name, url in tables.items()})
+        assert told in " ".join(raised.value.lines())
 
 
 @pytest.mark.parametrize("place", ["hf://one-word", "s3://"])

@@ -48,7 +48,7 @@ def test_a_panic_of_a_client_is_an_error_like_others():
         lambda: list(CALLS.stream(lambda: iter(panic, None), 5, "a test")),
         lambda: each([lambda: CALLS.run(panic, 5)] * 2, 2),
     ):
-        with pytest.raises(RemoteError, match="its client failed"):
+        with pytest.raises(RemoteError, match="its client library failed"):
             call()
 
 

@@ -89,7 +89,7 @@ def test_the_hub_is_asked_once_where_a_large_file_is(storage, hub, repo, monkeyp
     assert kinds.count("GET cdn 403") == 1
     assert kinds.count("GET resolve 302") <= 2
     hub.fault("403", "GET /cdn/*", times=None)  # no token goes there: that is no matter of tokens
-    with pytest.raises(RemoteError, match="sent us to an address that refuses us"):
+    with pytest.raises(RemoteError, match="redirected to an address that refuses access"):
         list(in_order(chunks, 0, len(data), 2))
     repo.plant({"m/large": data + b"x"})  # which git itself holds now
     chunks = functools.partial(storage.chunks, "m/large", storage.revision())

@@ -145,19 +145,16 @@ def test_refusals_of_commits(storage, hub, repo, kind, landed):
 DATE = "Mon, 23 Nov 2026 10:00:00 GMT"
 
 
-@pytest.mark.parametrize(
-    ("headers", "wait"),
-    [
+def test_how_long_a_hub_asks_to_wait():
+    for headers, wait in [
         ({"Retry-After": "7"}, 7),
         ({"Retry-After": "Mon, 23 Nov 2026 10:00:30 GMT", "Date": DATE}, 30),
         ({"Retry-After": "Mon, 23 Nov 2026 09:00:30 GMT", "Date": DATE}, 0),
         ({"Retry-After": "Mon, 23 Nov 2099 09:00:30 GMT", "Date": ""}, LONGEST_WAIT),
         ({"Retry-After": "1000000"}, LONGEST_WAIT),
         *(({"Retry-After": said}, 0) for said in ("-5", "soon", "1e9", "\u00b2", "Mon, 32 Nov 99999 10:00:00 GMT", "")),
-    ],
-)
-def test_how_long_a_hub_asks_to_wait(headers, wait):
-    assert RemoteError("x", wait=_wait(headers, "")).wait == wait
+    ]:
+        assert RemoteError("x", wait=_wait(headers, "")).wait == wait
 
 
 def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monkeypatch):
@@ -187,7 +184,7 @@ def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monk
     [
         ("black-hole", "", "nothing came for {read:g} s"),
         ("drop", "", "the connection was cut ("),
-        ("rewrite", "<html>", "it is no JSON"),
+        ("rewrite", "<html>", "it is not JSON"),
         ("rewrite", "null", "its client cannot read it (TypeError)"),
         ("502", "", "502 Bad Gateway"),
     ],

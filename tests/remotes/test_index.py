@@ -308,6 +308,34 @@ def test_a_push_that_was_killed_before_it_adds_the_rows_when_it_is_run_again(tmp
         assert there(memory).tells_of(Known.of(made))
 
 
+def test_a_slower_push_leaves_the_row_of_one_that_added_to_the_same_record(tmp_path, wanted, bucket):
+    record, files = made_from(wanted)
+    (first,) = record.modules
+    more = structs.replace(record, modules=(first, structs.replace(first, name="standin-1.0/MODULE_2")))
+
+    class Late(Counted):
+        def commit(self, change, revision):
+            if any(write.path == layout.INDEX for write in change.writes) and "late" not in self.calls:
+                self.calls.append("late")
+                fill_whole(tmp_path / "bob", bucket(), [(more, files)])
+            return self._storage.commit(change, revision)
+
+    fill_whole(tmp_path / "ann", Late(bucket()), [(record, files)])
+    assert [one.modules for one in there(bucket()).rows()] == [2]
+
+
+def test_a_record_that_somebody_removed_and_that_comes_back_smaller_has_the_row_of_what_it_is(tmp_path, wanted, bucket):
+    record, files = made_from(wanted)
+    (first,) = record.modules
+    more = structs.replace(record, modules=(first, structs.replace(first, name="standin-1.0/MODULE_2")))
+    fill_whole(tmp_path / "ann", bucket(), [(more, files)])
+    path = layout.record_path(record.place)
+    gone = Write(path, None, bucket().read(path, "", 1 << 20).token)
+    bucket().commit(Commit(f"cachekit: x [{'a' * 12}]", writes=[gone]), "")
+    fill_whole(tmp_path / "bob", bucket(), [(record, files)])
+    assert [one.modules for one in there(bucket()).rows()] == [1]
+
+
 def test_who_loses_each_race_for_it_adds_the_row_once_the_record_is_there(tmp_path, wanted):
     class Late(Counted):
         def commit(self, change, revision):

@@ -38,14 +38,14 @@ class Line:
                 self.now -= 1
 
 
-@pytest.mark.parametrize("size", [2000, 2001, 20_000, 33_333])
-@pytest.mark.parametrize("start", [0, 1, 999])
-def test_ranges_come_in_order(size, start):
-    line = Line(random.Random(size).randbytes(size))
-    assert b"".join(in_order(line, start, size, 4)) == line.data[start:]
-    assert line.most <= 4
-    if size - start >= 2000:
-        assert sorted(line.asked) == [(at, min(at + 1000, size)) for at in range(start, size, 1000)]
+def test_ranges_come_in_order():
+    for start in [0, 1, 999]:
+        for size in [2000, 2001, 20_000, 33_333]:
+            line = Line(random.Random(size).randbytes(size))
+            assert b"".join(in_order(line, start, size, 4)) == line.data[start:]
+            assert line.most <= 4
+            if size - start >= 2000:
+                assert sorted(line.asked) == [(at, min(at + 1000, size)) for at in range(start, size, 1000)]
 
 
 @pytest.mark.parametrize(("size", "count"), [(1999, 4), (0, 4), (20_000, 1)])

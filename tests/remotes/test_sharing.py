@@ -1,6 +1,7 @@
 """A team shares a cache: what one member warmed the others find, on every kind of remote, at little cost."""
 
 import pytest
+from msgspec import structs
 
 from cachekit.cli.progress import WARNINGS
 from cachekit.remotes.lease.backends import CROWD
@@ -205,3 +206,56 @@ def test_what_is_not_there_is_remembered_for_a_while(tmp_path, make):
     place = prepared.place
     assert bob.session.remotes.find(place, anew=True) is None
     assert "read" in storage.calls
+
+
+# Files that somebody removed
+
+
+def remove(storage, module):
+    """Remove the first file of a module, as anybody may; returns its path."""
+    path = f"{module.name}/{module.files[0].path}"
+    gone = Write(path, None, storage.read(path, storage.revision(), 1 << 20).token)
+    storage.commit(Commit("cachekit: x [aaaaaaaaaaaa]", writes=[gone]), storage.revision())
+    return path
+
+
+@ANY_KIND
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("recheck", [False, True])
+def test_a_lost_file_of_a_record_that_has_more_than_ones_own_is_sent_again(member, make, recheck):
+    """What is there without it, and merged with one's own, is what was there."""
+    record, files = make_record(size=9000)
+    (module,) = record.modules
+    other, more = make_record(artifacts=("c",), size=9000)
+    theirs = structs.replace(record, modules=(structs.replace(other.modules[0], name="standin-1.0/MODULE_0"),))
+    ann, bob = member("ann"), member("bob")
+    for one, made in ((ann, (theirs, more)), (bob, (record, files))):
+        push(one.store, one.session.remotes, [publish(one.store, made)])
+    path = remove(make(), module)
+    (done,) = push(bob.store, bob.session.remotes, [record], recheck=recheck)
+    assert [file.path for file in done.files] == [path]
+    carl = member("carl", "r")
+    fetched = carl.session.fetch(carl.session.remotes.find(record.place))
+    assert {one.name for one in fetched.modules} == {module.name, theirs.modules[0].name}
+
+
+@pytest.mark.feature("S5")
+def test_a_record_to_which_somebody_adds_keeps_no_module_of_another_whose_file_is_gone(tmp_path):
+    """Also where the other has some of the same modules, at whose files the push looks first."""
+    memory, made = MemoryRemote(scarce=True), {}
+    for number in (1, 2, 3):
+        record, files = make_record(artifacts=(f"{number}",), size=9000)
+        made[number] = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}"), files
+
+    def pushes(name, *numbers):
+        one = Watched(tmp_path / name, shared=[(memory, "rw")])
+        modules = tuple(made[number][0] for number in numbers)
+        files = {digest: raw for number in numbers for digest, raw in made[number][1].items()}
+        push(one.store, one.session.remotes, [publish(one.store, (structs.replace(record, modules=modules), files))])
+
+    pushes("ann", 1, 2)
+    remove(memory, made[2][0])
+    pushes("bob", 1, 3)
+    carl = Watched(tmp_path / "carl", shared=[(memory, "r")])
+    fetched = carl.session.fetch(carl.session.remotes.find(record.place))
+    assert [one.name for one in fetched.modules] == [made[1][0].name, made[3][0].name]

@@ -184,7 +184,7 @@ def test_a_pull_that_is_cut_says_what_is_kept_and_what_goes_on(tmp_path, shared,
     bob = Watched(tmp_path / "bob", shared=[(Cut(FolderStorage(shared)), "r")])
     with pytest.raises(RemoteError) as caught:
         bob.pull(bob.session.remotes.find(made[0].place))
-    assert ("what arrived is kept: cachekit pull goes on from there" in caught.value.advice) is bool(came)
+    assert ("what arrived is kept: cachekit pull continues from there" in caught.value.advice) is bool(came)
     kept = [path.stat().st_size for path in bob.store.layout.partial.iterdir()]
     assert bool(sum(kept)) is bool(came)
 

@@ -396,7 +396,7 @@ def test_the_command_line_says_it(command, machine, work, tmp_path):
         assert "it is not signed" in cause
     trusting = command("plan", "tiny.yaml", "--cache", cache, "--trust-all")
     assert trusting.out.startswith("tiny: hit")
-    assert "a compiler cache is code, which runs on this machine" in " ".join(trusting.err.split())
+    assert "a compiler cache is code that runs on this machine" in " ".join(trusting.err.split())
     (work / "cachekit.toml").write_text(f'cache = "local:rw,t:r"\n[remotes.t]\nurl = "{shared}"\ntrust = "all"\n')
     answer = command("plan", "tiny.yaml")
     assert answer.out.startswith("tiny: hit")

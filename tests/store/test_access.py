@@ -112,5 +112,5 @@ def test_people_are_told_whom_they_wait_for(command, home, machine, monkeypatch)
     watched = Watched(home)
     with watched.store.rwlock.write_lock(1.0):
         told = command("store", "pin", record.key[:12]).err.splitlines()
-    assert any("waiting: process " in line and "removes from the store" in line for line in told)
-    assert any(line.startswith("warning: process ") and "going on without waiting" in line for line in told)
+    assert any("waiting: process " in line and "is removing files from the store" in line for line in told)
+    assert any(line.startswith("warning: process ") and "continuing without waiting" in line for line in told)

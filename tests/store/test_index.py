@@ -165,6 +165,15 @@ def test_what_records_needed_that_are_gone_makes_room(home):
     assert sizes == [0, 0, 0]
 
 
+def test_an_index_with_a_text_that_is_none_is_made_anew(home):
+    fill(home, 2)
+    expected = listed(opened(home))
+    path = opened(home).layout.index
+    path.write_bytes(path.read_bytes().replace(b"bert", b"ber\xff"))
+    assert listed(opened(home)) == expected
+    assert b"ber\xff" not in path.read_bytes()
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_a_damaged_index_does_no_harm(many_folders, data):

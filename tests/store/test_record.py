@@ -81,10 +81,10 @@ def test_any_record_is_read_back(made):
 
 
 @pytest.mark.feature("K6")
-@pytest.mark.parametrize("schema", [SCHEMA + 1, 99, 0, -1, 1.5, None, "1", [1], 2**70])
-def test_a_record_of_another_schema_is_a_miss_and_no_damage(schema):
-    assert decode(document(body(schema=schema))) is None
-    assert decode(document({"schema": schema, "of": "a shape that nobody knows yet"})) is None
+def test_a_record_of_another_schema_is_a_miss_and_no_damage():
+    for schema in [SCHEMA + 1, 99, 0, -1, 1.5, None, "1", [1], 2**70]:
+        assert decode(document(body(schema=schema))) is None
+        assert decode(document({"schema": schema, "of": "a shape that nobody knows yet"})) is None
 
 
 @pytest.mark.feature("K6")

@@ -160,7 +160,7 @@ def test_one_that_does_not_come_is_named_by_all_that_are_there(machines):
     second = machines.begin(1)
     second.until("waits for node 0 at")
     for told in (machines.begin(0, wait=5.0).error(), second.error()):
-        assert (told["code"], told["message"]) == ("waited-too-long", "node 2 of 3 did not come within 5.0 s")
+        assert (told["code"], told["message"]) == ("waited-too-long", "node 2 of 3 did not arrive within 5.0 s")
         assert told["cause"] == "here are: node 0 (n0), node 1 (n1)"
 
 
@@ -244,18 +244,18 @@ def test_a_failure_that_another_one_caused_is_told_as_the_other_one(machines):
 def test_one_with_another_toolchain_is_named_by_all(machines):
     for run in machines.three(key="abd", hard={**HARD, "toolchain.torch": "2.12.0"}):
         told = run.error()
-        assert (told["code"], told["message"]) == ("usage", "node 2 (n2) has another toolchain than node 0 (n0)")
+        assert (told["code"], told["message"]) == ("usage", "node 2 (n2) has a different toolchain from node 0 (n0)")
         assert told["cause"] == "toolchain.torch is 2.12.0 there and 2.13.0 on node 0"
 
 
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"hard": {**HARD, "task": "causal-lm"}}, "node 2 (n2) has another recipe or toolchain than node 0 (n0)"),
-        ({"soft": {"training.seed": 7}}, "node 2 (n2) has another recipe or toolchain than node 0 (n0)"),
-        ({"nodes": 4}, "node 2 (n2) was started for 4 machines, and node 0 (n0) for 3"),
-        ({"mode": "trial"}, "node 2 (n2) has no record of this key, and node 0 (n0) has one"),
-        ({"resume": "checkpoint-6"}, "node 2 (n2) goes on from checkpoint-6, and node 0 (n0) starts over"),
+        ({"hard": {**HARD, "task": "causal-lm"}}, "node 2 (n2) has a different recipe or toolchain from node 0 (n0)"),
+        ({"soft": {"training.seed": 7}}, "node 2 (n2) has a different recipe or toolchain from node 0 (n0)"),
+        ({"nodes": 4}, "node 2 (n2) was started for 4 machines, but node 0 (n0) for 3"),
+        ({"mode": "trial"}, "node 2 (n2) has no record of this key, but node 0 (n0) has one"),
+        ({"resume": "checkpoint-6"}, "node 2 (n2) continues from checkpoint-6, and node 0 (n0) starts over"),
     ],
 )
 def test_one_that_is_about_to_run_something_else_is_named_before_the_run(machines, fields, message):
@@ -268,7 +268,7 @@ def test_processors_may_differ(machines):
 
 
 @pytest.mark.parametrize(
-    "rank, message", [(0, "n9 and n0 both say that they are node 0"), (7, "node 7 (n9) is none of 3 machines")]
+    "rank, message", [(0, "n9 and n0 both say that they are node 0"), (7, "node 7 (n9) is not one of 3 machines")]
 )
 def test_a_number_that_cannot_be_is_refused_and_the_others_go_on_waiting(machines, rank, message):
     """Only whoever connects says a number; the first machine itself does not."""
@@ -363,9 +363,9 @@ def test_strangers_who_say_nothing_are_put_off_and_others_take_their_places(mach
     "value, message",
     [
         ("[" * 100_000 + "]" * 100_000, ""),
-        ("[" * 900 + "]" * 900, "what another machine says of itself cannot be compared"),
-        ("9" * 4300, "node 2 (n9) has another recipe or toolchain than node 0 (n0)"),
-        (f'"{"B" * 200_000}"', "node 2 (n9) has another recipe or toolchain than node 0 (n0)"),
+        ("[" * 900 + "]" * 900, "what another machine says about itself cannot be compared"),
+        ("9" * 4300, "node 2 (n9) has a different recipe or toolchain from node 0 (n0)"),
+        (f'"{"B" * 200_000}"', "node 2 (n9) has a different recipe or toolchain from node 0 (n0)"),
     ],
     ids=["deepest", "deep", "large", "long"],
 )
@@ -430,4 +430,4 @@ def test_a_port_that_is_taken_is_told(machines):
     with socket.create_server(("", machines.port)):
         told = machines.begin(0).error()
     assert told["message"] == f"port {machines.port} of this machine cannot be used"
-    assert told["hint"] == "another --master-port"
+    assert told["hint"] == "choose another --master-port"

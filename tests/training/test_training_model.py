@@ -85,23 +85,23 @@ def test_what_is_in_no_key_is_not_passed_on():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")  # deberta-v2 in transformers 4.57
-@pytest.mark.parametrize("model_type", sorted(INPUTS))
-@pytest.mark.parametrize("given", [["input_ids"], ["input_ids", "token_type_ids", "attention_mask", "offset_mapping"]])
-def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, model_type, given):
-    import torch
+def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer):
+    for given in [["input_ids"], ["input_ids", "token_type_ids", "attention_mask", "offset_mapping"]]:
+        for model_type in sorted(INPUTS):
+            import torch
 
-    wanted = job(model_type, pad_token_id=0)
-    model = model_of(wanted)
-    tokenizer.model_input_names = given
-    batch = collator(wanted, tokenizer, model)(
-        [{"text": "a calm sea", "pair": "a stone", "label": 0}, {"text": "", "pair": "", "label": 1}]
-    )
-    assert set(batch) == {*INPUTS[model_type], "labels"}
-    assert {tuple(batch[name].shape) for name in INPUTS[model_type]} == {(2, 12)}
-    assert {batch[name].dtype for name in batch} == {torch.long}
-    if "token_type_ids" in batch:
-        assert batch["token_type_ids"][0].tolist().count(1) == 3, "the second segment: two words and a mark"
-    assert torch.isfinite(model(**batch).loss)
+            wanted = job(model_type, pad_token_id=0)
+            model = model_of(wanted)
+            tokenizer.model_input_names = given
+            batch = collator(wanted, tokenizer, model)(
+                [{"text": "a calm sea", "pair": "a stone", "label": 0}, {"text": "", "pair": "", "label": 1}]
+            )
+            assert set(batch) == {*INPUTS[model_type], "labels"}
+            assert {tuple(batch[name].shape) for name in INPUTS[model_type]} == {(2, 12)}
+            assert {batch[name].dtype for name in batch} == {torch.long}
+            if "token_type_ids" in batch:
+                assert batch["token_type_ids"][0].tolist().count(1) == 3, "the second segment: two words and a mark"
+            assert torch.isfinite(model(**batch).loss)
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert"])
@@ -139,5 +139,5 @@ def test_a_vocabulary_that_the_tokenizer_is_too_large_for_is_refused():
 
     wanted = job(vocab_size=99)
     said = structs.replace(wanted.recipe, model=structs.replace(wanted.recipe.model, config={"vocab_size": 99}))
-    with pytest.raises(RecipeError, match="the tokenizer has 30522 tokens, the model embeds 99"):
+    with pytest.raises(RecipeError, match="the tokenizer has 30522 tokens, but the model embeds 99"):
         model.load(structs.replace(wanted, recipe=said), select("text-classification"), {})

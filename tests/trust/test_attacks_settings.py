@@ -99,7 +99,7 @@ def test_a_project_does_not_lift_the_users_salt(files, said):
 @pytest.mark.parametrize("name", ["you", "You", "you-AbC12345", '"you too"'])
 def test_a_projects_signer_is_not_you(files, name):
     project = f'[trust.signers.{name}]\nkey = "{line(1)}"\n'
-    with pytest.raises(UsageError, match="no signer of a project is called"):
+    with pytest.raises(UsageError, match="a project's signer cannot be called"):
         files("", project)
     assert list(files(project, "").trust.signers) == [name.strip('"')], "the user's own file may"
 

@@ -24,9 +24,8 @@ GITLAB = {
 
 
 @pytest.mark.feature("T3")
-@pytest.mark.parametrize(
-    "environ, run",
-    [
+def test_a_run_of_a_ci_service_is_told_by_its_variables():
+    for environ, run in [
         (
             GITHUB,
             CiRun(
@@ -47,8 +46,10 @@ GITLAB = {
                 "https://gitlab.com/team/model/-/jobs/7",
             ),
         ),
-        ({**GITLAB, "CI_CONFIG_REF_URI": "", "CI_JOB_NAME": "warm"},
-         CiRun("gitlab", GITLAB["CI_PROJECT_URL"], "warm", "c0ffee", GITLAB["CI_JOB_URL"])),
+        (
+            {**GITLAB, "CI_CONFIG_REF_URI": "", "CI_JOB_NAME": "warm"},
+            CiRun("gitlab", GITLAB["CI_PROJECT_URL"], "warm", "c0ffee", GITLAB["CI_JOB_URL"]),
+        ),
         ({"CI": "1"}, CiRun("ci")),
         (
             {"CI": "true", "GIT_URL": "https://me:secret@host/x", "GIT_COMMIT": "c", "JOB_NAME": "j", "BUILD_URL": "b"},
@@ -58,18 +59,30 @@ GITLAB = {
             {"CI": "true", "GIT_URL": f"https://{'0a' * 20}@host/x", "BUILD_URL": "https://ci/x?token=abcd"},
             CiRun("ci", "https://***@host/x", run="https://ci/x?***"),
         ),
-        ({**GITLAB, "CI_PROJECT_URL": "https://oauth2:hunter2xLongA1@gitlab.acme/x", "CI_CONFIG_REF_URI": "",
-          "CI_JOB_NAME": "train: [hunter2xLongA1]", "WANDB_API_KEY": "hunter2xLongA1"},
-         CiRun("gitlab", "https://***@gitlab.acme/x", "train: [***]", "c0ffee", GITLAB["CI_JOB_URL"])),
-        ({**GITHUB, "GITHUB_SERVER_URL": "https://me:secret@ghe.acme"},
-         CiRun("github", "https://***@ghe.acme/team/model", GITHUB["GITHUB_WORKFLOW_REF"], "c0ffee",
-               "https://***@ghe.acme/team/model/actions/runs/7")),
+        (
+            {
+                **GITLAB,
+                "CI_PROJECT_URL": "https://oauth2:hunter2xLongA1@gitlab.acme/x",
+                "CI_CONFIG_REF_URI": "",
+                "CI_JOB_NAME": "train: [hunter2xLongA1]",
+                "WANDB_API_KEY": "hunter2xLongA1",
+            },
+            CiRun("gitlab", "https://***@gitlab.acme/x", "train: [***]", "c0ffee", GITLAB["CI_JOB_URL"]),
+        ),
+        (
+            {**GITHUB, "GITHUB_SERVER_URL": "https://me:secret@ghe.acme"},
+            CiRun(
+                "github",
+                "https://***@ghe.acme/team/model",
+                GITHUB["GITHUB_WORKFLOW_REF"],
+                "c0ffee",
+                "https://***@ghe.acme/team/model/actions/runs/7",
+            ),
+        ),
         ({"CI": "false"}, None),
         ({}, None),
-    ],
-)  # fmt: skip
-def test_a_run_of_a_ci_service_is_told_by_its_variables(environ, run):
-    assert ci_run(environ) == run
+    ]:
+        assert ci_run(environ) == run
 
 
 def test_a_user_and_a_host_are_named_anyway():

@@ -66,7 +66,7 @@ def test_who_trusts_the_signer_and_does_not_sign_replaces_nothing(alice, user, p
     assert warm(erin.session, erin.prepare(), recache=True).compiled > 0
     assert shared(place, alice.record).record == alice.record
     (told,) = erin.told("push.refused")
-    assert told["cause"].startswith("the record there is signed, and yours would not be")
+    assert told["cause"].startswith("the record there is signed, but yours would not be")
 
 
 @pytest.mark.parametrize("own", [None, BOB])
@@ -102,7 +102,7 @@ def test_a_signed_record_gets_back_what_the_push_has_of_it(alice, user, place, h
     carol = user("carol", trust(key=BOB))
     made = warm(carol.session, carol.prepare()).record
     assert (shared(place, made).record, signatures(place, made).read_bytes()) == (alice.record, before)
-    assert carol.told("push.refused")[0]["cause"].endswith("with those of its files again that were gone")
+    assert carol.told("push.refused")[0]["cause"].endswith("and the files that were missing from it are there again")
     dan = user("dan", trust(ALICE))
     assert warm(dan.session, dan.prepare()).compiled == 0
 
@@ -129,7 +129,7 @@ def test_a_stranger_names_no_path_where_a_push_gives_files_back(alice, user, pla
     large(place, alice.record)[0].unlink()
     carol = user("carol", trust())
     warm(carol.session, carol.prepare())
-    assert carol.told("push.refused")[0]["cause"].endswith("with those of its files again that were gone")
+    assert carol.told("push.refused")[0]["cause"].endswith("and the files that were missing from it are there again")
     assert large(place, alice.record)[0].exists()
     assert not list(place.rglob("eve"))
 
@@ -168,8 +168,8 @@ def test_a_push_of_nothing_but_what_is_left_says_so(alice, user, place):
         (refused,) = done.refused
         assert (type(done.error), done.error.exit_code, done.records, done.unchanged) == (UntrustedError, 5, (), 0)
         assert refused.reason == done.error.cause
-        assert refused.reason.endswith(f"it stays for those who believe {key(ALICE).fingerprint}")
-        assert "also where it was a key of your own" in done.error.hint
+        assert refused.reason.endswith(f"it stays for those who trust {key(ALICE).fingerprint}")
+        assert "even if that was a key of your own" in done.error.hint
         assert f"{place}: not pushed" in " ".join(" ".join(pushed(Pushes(False, (done,)))).split())
     warm(carol.session, carol.prepare(recipe(16)))
     done = push(carol)

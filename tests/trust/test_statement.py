@@ -93,9 +93,8 @@ def test_its_files_are_compared_both_ways_whatever_digest_it_names(change):
     assert not is_about(read_statement(json.dumps(said).encode()), one)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_anything_else_is_refused():
+    for said in [
         [],
         {},
         document(_type="https://in-toto.io/Statement/v0.1"),
@@ -111,29 +110,24 @@ def test_its_files_are_compared_both_ways_whatever_digest_it_names(change):
         document(predicate={**document()["predicate"], "created": "yesterday"}),
         document(predicate={**document()["predicate"], "created": "2026-01-01T00:00:00"}),
         document(predicate={**document()["predicate"], "record": "x"}),
-    ],
-)
-def test_anything_else_is_refused(said):
-    with pytest.raises(MalformedError):
-        read_statement(json.dumps(said).encode())
+    ]:
+        with pytest.raises(MalformedError):
+            read_statement(json.dumps(said).encode())
 
 
-@pytest.mark.parametrize(
-    ("place", "twice"),
-    [
+def test_a_name_that_stands_twice_is_refused():
+    for place, twice in [
         (b'{"_type":', b'{"_type":"x","_type":'),
         (b'"created":', b'"created":"x","created":'),
         (b'"subject":', b'"subject":[],"subject":'),
         (b'{"digest":', b'{"digest":{"sha256":"x"},"digest":'),
         (b'{"sha256":', b'{"sha256":"x","sha256":'),
         (b'"predicateType":', b'"subject":[],"predicateType":'),
-    ],
-)
-def test_a_name_that_stands_twice_is_refused(place, twice):
-    raw = statement_of(record(), Origin(), ME, TODAY)
-    assert place in raw
-    with pytest.raises(MalformedError):
-        read_statement(raw.replace(place, twice, 1))
+    ]:
+        raw = statement_of(record(), Origin(), ME, TODAY)
+        assert place in raw
+        with pytest.raises(MalformedError):
+            read_statement(raw.replace(place, twice, 1))
 
 
 def test_a_statement_of_millions_of_values_is_refused_before_it_is_read():

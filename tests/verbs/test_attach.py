@@ -215,7 +215,7 @@ def test_a_prompt_has_no_script(script):
         [sys.executable, "-i", "-q"], input="import cachekit\ncachekit.attach()\n", cwd=script.work,
         env=script.environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert "UsageError: this process runs no script, so it needs a name" in run.stderr
+    assert "UsageError: this process runs no script, so attach() needs a name" in run.stderr
     run = subprocess.run(
         [sys.executable, "-i", "-q"], input="import cachekit\ncachekit.attach('notebook').report.state\n",
         cwd=script.work, env=script.environment, capture_output=True, text=True, timeout=60, check=False,

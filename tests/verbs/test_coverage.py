@@ -180,7 +180,7 @@ def test_of_many_recipes_a_remotes_index_tells_and_no_record_is_read(tmp_path):
         assert [one.where for one in found.recipes[:2]] == [(storage.name,)] * 2
         told = [(one.status, one.basis, one.needed, len(one.modules), one.graphs) for one in found.recipes]
         assert told[2][0] == "missing"
-        assert ("as the index of" in "\n".join(human(found))) == ("index" in {one.basis for one in found.recipes})
+        assert ("what the index of" in "\n".join(human(found))) == ("index" in {one.basis for one in found.recipes})
         return told[:2], storage.calls.count("read")
 
     def has_a_part(me):
@@ -206,7 +206,7 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     assert (found.status, found.missing) == ("unknown", 0)
     every = coverage_of_all(bob.session, [("toy", bob.prepare)], skip=False)
     assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
-    assert "nobody knows what is elsewhere" in "\n".join(human(every))
+    assert "what the remotes have is not known" in "\n".join(human(every))
     several = [("toy", bob.prepare), ("toy 16", lambda: bob.prepare(recipe(16)))]
     lines = human(coverage_of_all(bob.session, several, skip=False))
     assert " ".join(" ".join(lines).split()).count("could not be asked") == 1, "for both"

@@ -59,7 +59,7 @@ def test_another_project_of_the_same_import_name(tmp_path):
     (tmp_path / "cachekit-0.24.1.dist-info").mkdir()
     run = partial(process, "store", "ls", "--home", str(tmp_path / "home"))
     assert run().err == ""
-    said = f"warning: {tmp_path} has cachekit 0.24.1, another project that is imported by the same name"
+    said = f"warning: {tmp_path} has cachekit 0.24.1, another project that is imported under the same name"
     assert run(PYTHONPATH=str(tmp_path)).err.startswith(said)
     assert run("-q", PYTHONPATH=str(tmp_path)).err == ""
     found = json.loads(process("doctor", "--format", "json", code=1, PYTHONPATH=str(tmp_path)).out)["findings"]
@@ -332,5 +332,5 @@ def test_a_clock_that_was_set_back(home):
     later = time.time() + 7200
     os.utime(Layout(home).journal / "2026-11", (later, later))
     found = the_problem("clock")
-    assert "2 hours from now" in found["said"]
+    assert "2 hours in the future" in found["said"]
     assert found["run"] == "sudo chronyc makestep"

@@ -44,7 +44,7 @@ def test_what_nobody_has_published_is_unknown_and_how_fast_it_must_be_is_said(co
     assert gpu["equal_speed"] == pytest.approx(1.006 / 1.34, abs=1e-4)
     assert rows["trn2.48xlarge"]["equal_speed"] is None, "it has no price"
     screen = command("plan", "bert", "--instances").out
-    assert "no price and no time is known of" in screen
+    assert "neither a price nor a time is known for" in screen
     assert all(len(line) <= 80 for line in screen.splitlines())
     assert [line.split()[3:5] for line in screen.splitlines() if line.startswith("g5.xlarge")] == [["unknown", "-"]]
 

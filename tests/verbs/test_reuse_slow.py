@@ -77,7 +77,7 @@ def test_a_rebuild_gives_the_same_and_finds_a_tampered_entry(machine, tmp_path):
     assert [line for line in told.stdout.splitlines() if "differs  " in line][1:] == [f"    differs  {changed}"]
     assert max(map(len, told.stdout.splitlines())) <= 80
     error, cause, hint = told.stderr.splitlines()[-3:]
-    assert error.startswith("error[damaged]: the record of tiny is not what compiling gives here")
+    assert error.startswith("error[damaged]: compiling tiny here does not reproduce its record")
     assert cause.startswith("  cause: 1 of ")
     assert f" parts differ: {changed}; the record was made by " in cause
     assert hint == (f"  hint: cachekit warm tiny.yaml {' '.join(EVALUATION)} --recache puts a new one in its place")

@@ -300,7 +300,7 @@ def test_kept_figures_that_are_not_those_of_a_journal_are_named(tmp_path):
     found = check(layout)
     assert len(found.differ) == 1
     assert found.differ[0] in lines[changed]
-    with pytest.raises(IntegrityError, match="kept figures of 1 run"):
+    with pytest.raises(IntegrityError, match="stored figures of 1 run"):
         raise found.error()
 
 

@@ -99,7 +99,7 @@ def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, ho
 def test_a_miss_says_which_remotes_were_not_asked(command, home, machine):
     """Whether it is there is another question than whether anybody was asked."""
     answer = command("plan", "tiny.yaml", "--offline", "--cache", "local:rw,hf://team/cache:r")
-    assert "not asked, as no connection may be opened: hf://team/cache" in " ".join(answer.out.split())
+    assert "not asked, because no connection may be opened: hf://team/cache" in " ".join(answer.out.split())
 
 
 def test_without_any_record_it_says_where_it_looked(command, home, machine, shared):

@@ -102,22 +102,22 @@ EDITS = [change for change in FIELD_CHANGES if change[1] != "image_size"]  # onl
 
 
 @pytest.mark.feature("W2")
-@pytest.mark.parametrize(("section", "field", "value"), EDITS)
-def test_each_field_of_a_recipe(section, field, value):
-    extra = beside(field, value)
-    of_task, path = for_task(section, field), BASES.get(field, BERT)
-    before = prepared(*of_task, path=path)
-    after = prepared(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
-    told = asked(before, after)
-    found = told.found
-    if (section == "training" and field in SOFT_TRAINING) or (section, field, value) in RESOLVED:
-        assert found.status == "hit", "it is no ingredient, so it is no reason for a miss"
-        assert human(found) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
-        return
-    assert found.status == "miss"
-    name = RENAMED.get(f"{section}.{field}", f"{section}.{field}")
-    old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
-    check(told, name, old, new, FOLLOWS.get(name, ()))
+def test_each_field_of_a_recipe():
+    for section, field, value in EDITS:
+        extra = beside(field, value)
+        of_task, path = for_task(section, field), BASES.get(field, BERT)
+        before = prepared(*of_task, path=path)
+        after = prepared(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
+        told = asked(before, after)
+        found = told.found
+        if (section == "training" and field in SOFT_TRAINING) or (section, field, value) in RESOLVED:
+            assert found.status == "hit", f"{field} is no ingredient, so it is no reason for a miss"
+            assert human(found) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
+            continue
+        assert found.status == "miss", field
+        name = RENAMED.get(f"{section}.{field}", f"{section}.{field}")
+        old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
+        check(told, name, old, new, FOLLOWS.get(name, ()))
 
 
 MACHINES = [
@@ -129,19 +129,18 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize(("part", "name", "value"), MACHINES)
-def test_each_version_and_each_part_of_the_target(part, name, value):
-    before = prepared()
-    changed = structs.replace(FINGERPRINT, **{part: {**getattr(FINGERPRINT, part), name: value}})
-    if part == "toolchain" and name == "fakec":
-        changed = structs.replace(changed, directory=f"fake-{value}")
-    found = asked(before, prepared(fingerprint=changed))
-    check(found, f"{part}.{name}", getattr(FINGERPRINT, part).get(name, "absent"), value)
+def test_each_version_and_each_part_of_the_target():
+    for part, name, value in MACHINES:
+        before = prepared()
+        changed = structs.replace(FINGERPRINT, **{part: {**getattr(FINGERPRINT, part), name: value}})
+        if part == "toolchain" and name == "fakec":
+            changed = structs.replace(changed, directory=f"fake-{value}")
+        found = asked(before, prepared(fingerprint=changed))
+        check(found, f"{part}.{name}", getattr(FINGERPRINT, part).get(name, "absent"), value)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "words"),
-    [
+def test_what_is_known_is_said_in_words():
+    for name, old, new, words in [
         ("toolchain.fakec", "1.0", "1.0.1", "a patch newer"),
         ("toolchain.fakec", "1.0", "1.1", "a minor version newer"),
         ("toolchain.fakec", "2.3", "1.9", "a major version older"),
@@ -153,16 +152,14 @@ def test_each_version_and_each_part_of_the_target(part, name, value):
         ("compiler.flags", ["--a", "--a"], ["--a"], "repeats differ"),
         ("model.num_labels", 2, 6, "classes of the model's head: data.labels"),
         ("training.precision", "fp32", "bf16", "the type that numbers are computed in: training.bf16"),
-        ("training.max_seq_length", 384, 512, "tokens a row: each length needs its own graph"),
+        ("training.max_seq_length", 384, 512, "tokens per row: each length needs its own graph"),
         ("model.config.dtype", "float32", "bfloat16", "the type of the model's weights"),
         ("model.config.hidden_size", 768, 1024, "a field of the model's config"),
-    ],
-)
-def test_what_is_known_is_said_in_words(name, old, new, words):
-    from cachekit.key.canonical import Change
-    from cachekit.key.words import words_of
+    ]:
+        from cachekit.key.canonical import Change
+        from cachekit.key.words import words_of
 
-    assert words in words_of(Change(name, old, new), registry.adapter("").explain)
+        assert words in words_of(Change(name, old, new), registry.adapter("").explain)
 
 
 FLAGS = ["--model-type=transformer", "--auto-cast=none", "-O1"]

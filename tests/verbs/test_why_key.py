@@ -14,7 +14,7 @@ def test_a_record_is_compared_with_the_nearest_other_one(command, home, machine)
     assert answer.out.splitlines() == [
         f"{near.key[:16]} (tiny) → {record.key[:16]} (tiny)",
         "  training.max_seq_length: 32 → 8",
-        "    tokens a row: each length needs its own graph",
+        "    tokens per row: each length needs its own graph",
     ]
     found = command("why", record.key, "--format", "json").json
     assert (found["old"]["key"], found["new"]["key"], found["same"]) == (near.key, record.key, False)

@@ -45,21 +45,18 @@ def journaled(home):
 
 
 @pytest.mark.feature("W2")
-@pytest.mark.parametrize(
-    ("name", "relation", "words"),
-    [
+def test_what_of_a_modules_name_is_new():
+    for name, relation, words in [
         (f"{V26}/MODULE_10000000000000000003+aaaaaaaa", "graph", "the flags are the recorded ones"),
         (f"{V26}/MODULE_10000000000000000001+bbbbbbbb", "flags", "aaaaaaaa in the record, bbbbbbbb now"),
         (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "new", "neither its graph nor its flags"),
         (A, "recorded", "the record has it"),
         ("neuronxcc-2.27.0.0+1/MODULE_10000000000000000001+aaaaaaaa", "compiler", f"recorded for {V26}"),
         (f"{V26}/something", "unknown", "Neuron is not known to give"),
-    ],
-)
-def test_what_of_a_modules_name_is_new(name, relation, words):
-    found = module_name(name, [B, A])
-    assert found.relation == relation
-    assert words in found.words[0]
+    ]:
+        found = module_name(name, [B, A])
+        assert found.relation == relation
+        assert words in found.words[0]
 
 
 # Runs

@@ -35,7 +35,7 @@ class FolderCompiler(TreeCompiler):
         if recipe is not None and not bare:
             raise UsageError(
                 f"{self.name} cannot train recipes",
-                cause=f"cachekit looks after the cache of {self.name} for your own commands only",
+                cause=f"cachekit manages the cache of {self.name} for your own commands only",
                 hint="cachekit run -- python train.py, or use another --compiler",
             )
         version = host.optional_version(said.package)
@@ -132,7 +132,7 @@ def _unpacker(data: bytes) -> tuple[Any, type[Exception]]:
     try:
         import zstandard  # whoever wrote the entry has it in this environment
     except ImportError as error:
-        raise BrokenStreamError("Zstandard packed it, and the package zstandard is not installed") from error
+        raise BrokenStreamError("Zstandard compressed it, and the package zstandard is not installed") from error
     return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 
 

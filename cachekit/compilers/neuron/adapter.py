@@ -148,7 +148,7 @@ class XlaAdapter(_Neuron):
         lacking = [one for one in modules if any(file.path.endswith(facts.KERNEL_LACKING) for file in one.files)]
         if not lacking:
             return ""
-        return f"the graph of {lacking[0].name} names a kernel of NKI that could not be had when it was kept"
+        return f"the graph of {lacking[0].name} names an NKI kernel that was not available when the graph was kept"
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         from cachekit.compilers.neuron import facts, fit, flags, neff
@@ -274,7 +274,7 @@ class NativeAdapter(_Neuron):
         from cachekit.compilers.neuron import native
 
         if len(module.files) != 1:
-            return Judged(harm="it is not one archive")
+            return Judged(harm="it is not a single archive")
         (packed,) = module.files
         folder, _, name = module.name.partition("/")
         if name != f"{packed.sha256}.tar":

@@ -176,19 +176,19 @@ ROWS = (
     Assumption("neff-contents", f"a NEFF has a header of {facts.NEFF_HEADER_SIZE} bytes with the digest of all that "
                "follows, and names its compiler, with commit, its chip by the names of NEFF_TARGETS, and its module",
                "graphs that are damaged or another compiler's go unnoticed, or right ones are refused", _neff_contents),
-    Assumption("extraction-line", "a trial reports every graph that it extracts, with time and process",
+    Assumption("extraction-line", "a trial run reports every graph that it extracts, with time and process",
                "a warm does not know its graphs, and records are incomplete", _told("extracted", "warm", of="warm")),
     Assumption("log-compiled", "a compile in the run itself is reported",
-               "compiles are not counted: runs are told to be warm that are not", _told("compiled", "run", of="run")),
+               "compiles are not counted: cold runs are reported as warm", _told("compiled", "run", of="run")),
     Assumption("log-hit", "every module that is found is reported, with time and process",
                "hits are not counted, and records lack modules that a run used", _told("hit", "train", of="warm")),
     PROCESS,
     Assumption("lock-left", f"a compile that is killed leaves one empty lock, {_LOCK}",
-               "locks of killed compiles are not cleared, and later runs wait for ever", _lock_left),
+               "locks of killed compiles are not cleared, and later runs wait forever", _lock_left),
     Assumption("failure",
                f"a compile that fails leaves {facts.FAILURE_LOG}, neither {facts.NEFF} nor {facts.DONE} nor a lock; "
                "the refusal of a flag is read there as: user-error",
-               "failed graphs are not told from unfinished ones, or are tried again in vain", _failure),
+               "failed graphs are mistaken for unfinished ones, or are tried again in vain", _failure),
 )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ NATIVE_ROWS = (
     Assumption("native-files",
                f"graphs are in ab/cd/ by the first digits of their names, {facts.NATIVE_NAME.pattern}; "
                f"nothing else stays there, and locks are below {facts.NATIVE_LOCAL}",
-               "graphs are not recognized, and are not kept", _native_files),
+               "graphs are not recognised, and are not kept", _native_files),
     Assumption("native-contents", "a graph is a NEFF that names its compiler, this machine's chip, and how many cores "
                "are one", "graphs for others go unnoticed, or right ones are refused", _native_contents),
     Assumption("native-counters", f"{facts.NATIVE_METRICS}=1 has {facts.NATIVE_METRICS_MODULE} count {_COUNTER}",

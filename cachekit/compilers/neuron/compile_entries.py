@@ -258,7 +258,7 @@ def _run(entry: CacheEntry, graph: Path, folder: Path, timeout: float, running: 
     said = claim(entry.compiler, entry.name, words)
     reason = running.check(output, said) if output.is_file() else "it is not there"
     if reason:
-        return CompileFailure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
+        return CompileFailure(UNKNOWN, message=f"{facts.COMPILER} succeeded, but its NEFF cannot be used: {reason}")
     _publish(entry, output)
     return None
 

@@ -135,7 +135,7 @@ class OnNeuron(Compiler):
     def _shell_words(self) -> list[str]:
         words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
         if problem:
-            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
+            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check the quotes in it")
         return words
 
     def _check(self, path: Path, said: Claimed) -> str | None:

@@ -126,7 +126,7 @@ def path(_: Config) -> Iterator[Finding]:
     if found is None:
         yield Finding("problem", f"{facts.COMPILER_PACKAGE} is not on PATH", run=run)
     elif not of_this_environment(Path(found)):
-        said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, of a different environment than {sys.executable}"
+        said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, of a different environment from {sys.executable}"
         yield Finding("problem", said, run=run)
     else:
         yield Finding("ok", found)
@@ -168,9 +168,9 @@ def devices(config: Config) -> Iterator[Finding]:
             yield Finding("problem", "; ".join(filter(None, (said, partly, where))), mend, run)
         else:
             driven = "Neuron's driver is loaded, and has no device" if presence.driver() else "no Neuron device"
-            yield Finding("ok", f"{driven}: this machine can compile, and not train")
+            yield Finding("ok", f"{driven}: this machine can compile, but not train")
         return
-    machine = name or "a machine that nothing names"
+    machine = name or "a machine of unknown type"
     words = f"{machine}: {count(found.count, 'device')}, {found.cores or 'unknown'} cores"
     if nodes and len(nodes) != found.count:
         yield Finding("problem", partly, facts.CONTAINER_DEVICES)
@@ -194,7 +194,7 @@ def options(_: Config) -> Iterator[Finding]:
     """Options in the environment that every run then has."""
     words, _problem = flags.split(os.environ.get(facts.CC_FLAGS, ""))
     if facts.RETRY_FLAG in words:
-        said = f"{facts.CC_FLAGS} has {facts.RETRY_FLAG}: every run compiles again what cannot be compiled"
+        said = f"{facts.CC_FLAGS} has {facts.RETRY_FLAG}: every run tries again what cannot be compiled"
         rest = shlex.join(word for word in words if word != facts.RETRY_FLAG)
         yield Finding("problem", said, run=f"export {facts.CC_FLAGS}={shlex.quote(rest)}")
     elif wrong := _wrong_cores():
@@ -235,7 +235,7 @@ def root(_: Config) -> Iterator[Finding]:
         wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} set its place"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if wrong is not None:
@@ -317,7 +317,10 @@ def native(_: Config) -> Iterator[Finding]:
         yield Finding("problem", f"{graph}: {reason}", run=_remove(graph))
     if len(mixed) > 1:
         said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
-        repair = f"`cachekit store import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
+        repair = (
+            "`cachekit store import` sorts them by compiler; give each its own folder with "
+            f"{facts.NATIVE_ROOT_VARIABLE}"
+        )
         yield Finding("problem", said, repair)
     elif not damaged and not found.warnings:
         yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")

@@ -204,7 +204,7 @@ def read_needed(path: Path, what: str) -> CacheEntry:
         raise CompileError(
             f"{path.parent.name}/{path.name} {what}",
             cause=f"{path}: {cause_of(error)}; another process removes modules from this root",
-            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+            hint="warm again, and let nothing clean Neuron's cache meanwhile",
         ) from error
 
 

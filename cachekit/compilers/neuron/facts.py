@@ -28,7 +28,7 @@ LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 
 # it is for [SDK: n2-manifest, release notes of JAX].
 OTHER_WORK = (
     (LITE_PACKAGE, "", "serves models and trains none; SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3"),
-    (XLA_PACKAGE, "3", "is JAX's (cachekit run --compiler jax); nobody was seen to train with it and PyTorch"),
+    (XLA_PACKAGE, "3", "is JAX's (cachekit run --compiler jax); nobody is known to train with it and PyTorch"),
 )
 # By the words for a system in its os-release. AWS's own repository of system packages must be set up for it, as the
 # page says [SDK: setup; apt.repos. and yum.repos.neuron.amazonaws.com, `dnf` on Amazon Linux 2023].
@@ -62,7 +62,7 @@ LORA_PACKAGE = "peft"
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
 # two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.
-TWO_STACKS = "these are of two stacks, and no environment holds both"
+TWO_STACKS = "these belong to two stacks, and no environment holds both"
 Part = tuple[str, str, str]
 Pair = tuple[Part, Part, str]
 NOT_TOGETHER: tuple[Pair, ...] = (
@@ -71,7 +71,7 @@ NOT_TOGETHER: tuple[Pair, ...] = (
     (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS),
     (
         ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
-        "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
+        "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody is known to train with both",
     ),
 )  # fmt: skip
 # Likewise, of versions that load, and that somebody saw fail: they are used, with a warning.
@@ -84,7 +84,7 @@ REPORTED: tuple[Pair, ...] = (
         ("nki", "0.6", ""), ("neuronx-cc", "2", "2.27"),
         "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which is of 2.27: empty NKI's folder",
     ),
-    (("transformers", "", "5"), ("torch-neuronx", NATIVE_FIRST, ""), "its Trainer knows this device from 5 on"),
+    (("transformers", "", "5"), ("torch-neuronx", NATIVE_FIRST, ""), "its Trainer knows this device from version 5 on"),
 )  # fmt: skip
 DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
 # A container gets them so, from a shell of the machine that has them.

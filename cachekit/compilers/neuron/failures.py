@@ -34,7 +34,7 @@ class FailureClass(Struct, frozen=True):
 DEVICE_OOM = FailureClass(
     "device-oom",
     "the graph needs more memory than a core has, and will again: lower per_device_train_batch_size or max_seq_length, "
-    "raise tensor_parallel_size, or take an instance with more memory per core",
+    "raise tensor_parallel_size, or use an instance with more memory per core",
     deterministic=True,
 )
 HOST_OOM = FailureClass(
@@ -44,14 +44,14 @@ HOST_OOM = FailureClass(
 )
 INTERNAL = FailureClass(
     "internal",
-    f"a fault of the compiler for this graph: try another {facts.COMPILER}, another optimisation level (-O1) or "
+    f"the compiler has a fault with this graph: try another {facts.COMPILER}, another optimisation level (-O1) or "
     f"another shape, and report the log to {facts.ISSUES}",
     deterministic=True,
 )
 CRASHED = FailureClass(
     "crashed",
-    "the compiler broke off without a reason; it is known to do so now and then with many compiles at once: compile it "
-    "again, with fewer at a time",
+    "the compiler stopped without giving a reason; it is known to do so now and then with many compiles at once: "
+    "compile it again, with fewer at a time",
 )
 USER_ERROR = FailureClass(
     "user-error",

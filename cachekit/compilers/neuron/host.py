@@ -93,12 +93,12 @@ def of_the_other_stack(required: Sequence[str]) -> CompilerUnavailableError | No
         return None
     if native:
         return CompilerUnavailableError(
-            f"{name} {found[name]} is TorchNeuron, which does without XLA",
+            f"{name} {found[name]} is TorchNeuron, which does not use XLA",
             cause=f"{name} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
             hint="--compiler neuron-native",
         )
     return CompilerUnavailableError(
-        f"{name} {found[name]} is the one on PyTorch/XLA",
+        f"{name} {found[name]} runs on PyTorch/XLA",
         cause=f"TorchNeuron begins with {name} {facts.NATIVE_FIRST}",
         hint="--compiler neuron is for this one",
     )

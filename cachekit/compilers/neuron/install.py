@@ -117,7 +117,7 @@ def _unknown(target: str, compiler: str, instead: Callable[[str], Way]) -> Way:
         theirs = {name for one in zoo.toolchains().values() if one.compiler == compiler for name in one.targets}
         other = instead(target)
         why = (
-            f"{compiler} has no {target}, only {', '.join(sorted(theirs))}: take --compiler neuron, with these packages"
+            f"{compiler} has no {target}, only {', '.join(sorted(theirs))}: use --compiler neuron, with these packages"
         )
         return structs.replace(other, why="; ".join(filter(None, (why, other.why))))
     known = sorted({name for one in zoo.toolchains().values() if one.install for name in one.install.targets})

@@ -233,7 +233,7 @@ def _twice(compiler: str) -> install.Fault | None:
     for name, found in installed_twice().items():
         return _fault(
             f"{name} is installed twice: {', '.join(found)}",
-            "which files are whose nobody can tell",
+            "it is not possible to tell which files belong to which",
             install.apart(chip.here(), compiler),
         )
     return None
@@ -280,7 +280,7 @@ def _of_another_torch(found: Mapping[str, str]) -> install.Fault | None:
     return _fault(
         f"{framework} {found[framework]} with {' and '.join(f'{name} {found[name]}' for name in others)} "
         "cannot be used",
-        f"it loads beside {' and '.join(f'{name} {minor}' for name in _torches(found))} only",
+        f"it loads only beside {' and '.join(f'{name} {minor}' for name in _torches(found))}",
         _mended(found),
     )
 

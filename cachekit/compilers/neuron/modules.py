@@ -220,7 +220,7 @@ def _open(entry: CacheEntry, name: str, opener: Opener) -> int:
         return opener(path, how)
     goal = path.parent / path.readlink()
     if goal.parent.resolve() != path.parent.resolve():
-        raise _UnfitError(f"{name} is a link out of its folder")
+        raise _UnfitError(f"{name} is a link that leads out of its folder")
     return opener(path.parent / goal.name, how | os.O_NOFOLLOW)
 
 
@@ -242,7 +242,7 @@ def check_module(module: Module) -> tuple[str, str]:
     """
     compiler, separator, name = module.name.partition("/")
     if not separator or facts.COMPILER_DIRECTORY.fullmatch(compiler) is None:
-        raise UnsafeArchiveError(f"{module.name!r} is not of torch-neuronx's cache")
+        raise UnsafeArchiveError(f"{module.name!r} does not belong to torch-neuronx's cache")
     if facts.MODULE_DIRECTORY.fullmatch(name) is None or "\n" in module.name:
         raise UnsafeArchiveError(f"{module.name!r} is not a module's name")
     names = [file.path for file in module.files]

@@ -114,12 +114,12 @@ class NeuronNative(TreeCompiler, OnNeuron):
     def _check_layout(self, recipe: Recipe) -> None:
         if field := split.asked(recipe):
             raise RecipeError(
-                f"parallel.{field} splits the model, which NeuronTrainer does, and that is on XLA",
+                f"parallel.{field} splits the model, which NeuronTrainer does, and it runs on XLA",
                 hint="--set compiler.name=neuron, on a host with torch-neuronx for XLA"
                 if self.machine.here
                 else f"--toolchain {xla[-1]}"
                 if (xla := zoo.toolchains_for(self.machine.target, "neuron"))
-                else "take a recipe that splits no model",
+                else "use a recipe that does not split the model",
             )
         split.check(recipe, self.machine)
 
@@ -216,7 +216,7 @@ def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:
     if not machine.open:
         return {}
     known = "; ".join(f"{name}: {words}" for name, words in machine.open.items())
-    return {"prediction": f"no sure prediction: a host's key has versions that the registry does not know ({known})"}
+    return {"prediction": f"uncertain: a host's key has versions that the registry does not know ({known})"}
 
 
 def _shapes(name: str) -> bool:

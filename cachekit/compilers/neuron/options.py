@@ -101,7 +101,7 @@ def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()
 def _of_another_machine(name: str, value: str, why: str, machine: NeuronHost) -> RecipeError:
     return RecipeError(
         f"environment.{name} is {value}, but {why}",
-        cause="it says for which machine everything is compiled, so one recipe cannot set it alone",
+        cause="it names the machine that everything is compiled for, so one recipe cannot set it alone",
         hint=f"remove it from the recipe, and export {name}={value} in the shell"
         if machine.here
         else "name another --instance, or plan on the machine",
@@ -133,5 +133,5 @@ def check_environment(recipe: Recipe, ours: frozenset[str]) -> None:
         if name in ours:
             raise RecipeError(
                 f"environment.{name}: cachekit sets it for the worker",
-                hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
+                hint="put flags into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
             )

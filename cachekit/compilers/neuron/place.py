@@ -47,7 +47,7 @@ def building(folder: Path) -> Iterator[Path]:
         if handle is not None:
             break
     else:
-        raise OSError(errno.EAGAIN, "somebody removes what is created here", str(folder))
+        raise OSError(errno.EAGAIN, "another process removes what is created here", str(folder))
     try:
         yield path
     finally:

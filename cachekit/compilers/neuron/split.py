@@ -154,7 +154,7 @@ def _check_model(recipe: Recipe) -> None:
     if isinstance(layers, int) and stages > layers:
         raise RecipeError(
             f"parallel.pipeline_parallel_size is {stages}, but the model has {layers} layers",
-            hint="each stage needs one at least",
+            hint="each stage needs at least one",
         )
     _check_widths(recipe, config)
 
@@ -222,7 +222,7 @@ def _check_cores(recipe: Recipe, machine: NeuronHost) -> None:
             f"parallel.data_parallel_size is {copies}, but {_there(there)}",
             cause=(f"{left} leaves only these" if left else f"on a node of {machine.instance or 'this kind'}")
             + (f"; {share} cores share a model" if share > 1 else ""),
-            hint="--set parallel.data_parallel_size=auto; more nodes are parallel.nodes",
+            hint="--set parallel.data_parallel_size=auto; for more nodes, set parallel.nodes",
         )
 
 

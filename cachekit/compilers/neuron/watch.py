@@ -163,7 +163,7 @@ class NeuronWatch(Watch):
         known = next((name for name in self._restored if name.partition("/")[2] == module), "")
         if known and (reason := self._restored[known]):
             hint = (
-                f"warm it here; what is not Neuron's must go from {self._root / known} (`cachekit doctor` sees locks)"
+                f"warm it here; remove what is not Neuron's from {self._root / known} (`cachekit doctor` shows locks)"
             )
             return f"; the record has it, but it was not restored: {reason}", hint
         if known:
@@ -243,7 +243,7 @@ class NeuronWatch(Watch):
             raise CompileError(
                 f"{len(lost)} of {len(self._log.modules)} graphs are not in {self._root}",
                 cause=f"{lost[0]} was reported by the trial run, and is not there: it is in another root, or removed",
-                hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
+                hint=f"make sure that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
         if self._strict and (missing := [entry.module for entry in needed if not entry.finished]):
             raise not_warm(f"{len(missing)} graphs are not compiled, {missing[0]} for one")

@@ -43,7 +43,7 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     if suffix == ".json":
         raise _arguments_alone(words[0])
     hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if suffix in _YAML | _SHELL else OWN
-    raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
+    raise RecipeError("no recipe can be made from this command", cause=f"known: {KINDS}", hint=hint)
 
 
 def convert(path: Path) -> RecipeDraft:
@@ -71,12 +71,12 @@ def convert(path: Path) -> RecipeDraft:
             return draft
         if {"model", "task"} <= document.keys():
             raise RecipeError(f"{path} is a recipe already", hint=f"cachekit plan {path}")
-    raise RecipeError(f"no recipe can be made of {path}", cause=cause, hint=hint)
+    raise RecipeError(f"no recipe can be made from {path}", cause=cause, hint=hint)
 
 
 def _arguments_alone(file: str) -> RecipeError:
     return RecipeError(
-        f"no recipe can be made of {file} alone",
+        f"no recipe can be made from {file} alone",
         cause="arguments in JSON do not say which script takes them",
         hint=f"put the script in front: cachekit zoo new -- run_glue.py {file}",
     )

@@ -98,12 +98,14 @@ def in_script(text: str, file: str) -> list[str]:
     if len(calls) != 1:
         has = f"{len(calls)} calls" if calls else "no call"
         raise _unread(file, f"it has {has} of an example script of Transformers (run_glue.py …), and one is needed")
+    if any("`" in word for word in calls[0]):  # of which a shell makes other words
+        raise _unread(file, "a value of the call is the output of another command")
     return calls[0]
 
 
 def _unread(file: str, cause: str) -> RecipeError:
     return RecipeError(
-        f"no recipe can be made of {file}", cause=f"no shell is run to read a script, and {cause}", hint=PASTE
+        f"no recipe can be made from {file}", cause=f"cachekit runs no shell to read a script, and {cause}", hint=PASTE
     )
 
 

@@ -72,7 +72,7 @@ def _task(tree: Tree) -> str:
         raise RecipeError(
             f"the configuration uses {kind} training, and recipes have no task for that",
             cause=f"{kind} compares two answers; instruction-tuning has one answer to each instruction",
-            hint="take a configuration for SFT",
+            hint="use a configuration for SFT",
         )
     if isinstance(said, str):
         tree.take(strategy)

@@ -58,15 +58,15 @@ _EVERY = 64  # changes of this process between two sweeps
 _HINTS = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
-    errno.EROFS: "it is mounted read-only: use it with `:r`, or mount it for writing",
-    errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
-    errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
-    errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
-    errno.ENOTDIR: "it must be a folder, and must not contain links",
-    errno.ELOOP: "it must not contain links",
+    errno.EROFS: "the folder is mounted read-only: use the remote with `:r`, or mount the folder for writing",
+    errno.EACCES: "you may not do that there: `mkdir -m 2775` the folder for your group, or use the remote with `:r`",
+    errno.EPERM: "you may not do that there, or FAT has no hard links: use the remote with `:r`, or another folder",
+    errno.ENOENT: "mount or make the folder: cachekit does not, so that nothing lands below a missing mount",
+    errno.ENOTDIR: "its path must lead to a folder, and must not contain links",
+    errno.ELOOP: "its path must not contain links",
     errno.EXDEV: "all of it must be one file system",
-    errno.EOPNOTSUPP: "this file system has no hard links: use another one, or an object store",
-    errno.ENOSYS: "this file system has no hard links: use another one, or an object store",
+    errno.EOPNOTSUPP: "this file system has no hard links: use another file system, or an object store",
+    errno.ENOSYS: "this file system has no hard links: use another file system, or an object store",
     errno.ENAMETOOLONG: "the name is too long for this file system",
 }
 
@@ -86,7 +86,7 @@ class FolderStorage(Storage):
         self._path = path
         self._root = ConfinedFolder(path, FolderOwners(path))
         self._limits = limits or Limits()
-        self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
+        self._calls = Calls(self.name, hint="check whether its mount is alive: `ls` hangs on a dead one, too")
         self._changes = 0
 
     def revision(self) -> str:
@@ -331,7 +331,9 @@ class FolderStorage(Storage):
                 return Finding("problem", f"{self.name} is not there", _HINTS[errno.ENOENT], make)
             if writable and not disk.may_write(self._path):
                 run = f"sudo chmod g+ws {folder}"
-                return Finding("problem", f"{self.name} cannot be written by this user", "use it with :r, or run:", run)
+                return Finding(
+                    "problem", f"{self.name} cannot be written by this user", "use the remote with :r, or run:", run
+                )
             if (kind := disk.file_system(self._path).kind) in disk.POOR:
                 return Finding("problem", f"{self.name} is on {kind}, which has no hard links", "name another folder")
             return None
@@ -360,7 +362,7 @@ class FolderStorage(Storage):
             if absent and is_absent(error):
                 raise FileNotFoundError(errno.ENOENT, "no such file") from None
             message, cause = f"{self.name} cannot be used", cause_of(error)
-            hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
+            hint = _HINTS.get(error.errno or 0, "check whether the folder is mounted, and what `dmesg` says")
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise AuthError(message, cause=cause, hint=hint) from error
             raise RemoteError(message, cause=cause, hint=hint, lasting=error.errno in _HINTS) from error

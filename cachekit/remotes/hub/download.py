@@ -146,7 +146,9 @@ class Body:
         if page or (own and not any(map(self._said, ("ETag", "X-Linked-Etag", "X-Xet-Hash")))):
             raise RemoteError(
                 f"{self._call.host or 'the Hub'} did not send the file that was asked for",
-                cause="a web page came" if page else "an answer came that does not name the contents, as the Hub's do",
+                cause="a web page came instead"
+                if page
+                else "an answer came that does not name the contents, as the Hub's do",
                 hint="check the network, HF_ENDPOINT, proxies",
             )
 

@@ -88,7 +88,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     # What the client says of an answer of another shape is about its own code.
     said = "" if isinstance(error, (TypeError, AttributeError, LookupError)) else f": {error}"
     unread = f"its client cannot read it ({type(error).__name__}{said})"
-    cause = clean(str(lost) if lost else "it is no JSON" if "JSONDecodeError" in names else unread, token)
+    cause = clean(str(lost) if lost else "it is not JSON" if "JSONDecodeError" in names else unread, token)
     if "OfflineModeIsEnabled" in names:
         return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE", lasting=True)
     if "LocalTokenNotFoundError" in names:
@@ -123,11 +123,11 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
         return missing(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
     where = urlsplit(str(getattr(response, "url", ""))).netloc
     if status in {401, 403} and where not in {"", call.host}:  # no token goes there: the address was too old, say
-        return RemoteError(f"{place} sent us to an address that refuses us", cause=cause)
+        return RemoteError(f"{place} redirected to an address that refuses access", cause=cause)
     if status in {401, 403}:
         return AuthError(f"{place} rejected this token", cause=cause, hint=f"{LOGIN} read and write this repo")
     if status == 429:  # noqa: PLR2004
-        return BusyError(f"{place} takes no more requests for now", cause=cause, wait=_wait(headers, said))
+        return BusyError(f"{place} accepts no more requests for now", cause=cause, wait=_wait(headers, said))
     if code == "RevisionNotFound":
         hint = "its history may have been squashed"
         return RemoteError(f"{place} has no such revision", cause=cause, hint=hint, lasting=True)

@@ -126,7 +126,7 @@ class ObjectReader:
         result = obstore.get(store, path, options=options)
         if str(result.attributes.get("Content-Type", "")).startswith("text/html"):  # as no object of a cache is sent
             message = f"{self.name} did not send the file that was asked for"
-            raise RemoteError(message, cause="a web page came", hint=f"{self._kind.check}, proxies")
+            raise RemoteError(message, cause="a web page came instead", hint=f"{self._kind.check}, proxies")
         return result
 
     def _head(self, path: str) -> FoundObject | None:

@@ -42,7 +42,7 @@ def check_vocabulary(tokenizer: Any, model: Any) -> None:
     known, table = len(tokenizer), model.get_input_embeddings()
     if table is not None and known > table.num_embeddings:
         raise RecipeError(
-            f"the tokenizer has {known} tokens, the model embeds {table.num_embeddings}",
+            f"the tokenizer has {known} tokens, but the model embeds {table.num_embeddings}",
             cause="they do not belong together, or model.config.vocab_size is too small",
             hint="choose the model's own with model.tokenizer, or leave model.config.vocab_size out",
         )

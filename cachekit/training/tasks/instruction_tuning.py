@@ -166,7 +166,7 @@ def chat_pieces(tokenizer: Any, chat: Sequence[Mapping[str, str]], where: str) -
         start = whole.rfind(said)
         if not said or start < 0:
             raise DataError(
-                f"{where}: the chat template writes the last answer in other words",
+                f"{where}: the chat template changes the words of the last answer",
                 hint="give data.prompt_column and data.response_column, or choose another model.tokenizer",
             )
         spans = [(whole[:start], whole)]

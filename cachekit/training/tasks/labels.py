@@ -34,7 +34,7 @@ def of_column(labels: Sequence[str], tables: Mapping[str, Any], column: str, tel
     classes = {number_of(value, where) for where, value in found["train"]}
     if len(classes) < 2:  # noqa: PLR2004
         raise DataError(
-            f"the training data has one class only: {labels[classes.pop()]!r}",
+            f"the training data has only one class: {labels[classes.pop()]!r}",
             cause="a classifier needs at least two",
             hint="check data.label_column",
         )

@@ -41,7 +41,7 @@ class TokenClassification(Task):
         )
         if not _are_chunks(job.labels):
             tell(
-                f"the labels {first_of(job.labels, labels.MANY)} are not labels of chunks (O, B-PER, I-PER): "
+                f"the labels {first_of(job.labels, labels.MANY)} are not chunk labels (O, B-PER, I-PER): "
                 "only the accuracy is reported, not seqeval's precision, recall and F1"
             )
 

@@ -27,7 +27,7 @@ class Translation(Seq2Seq):
                 raise RecipeError(
                     f"data.{name} is missing",
                     cause="data.translation_column holds texts by language",
-                    hint=f"add data.{name}: en, or what it is",
+                    hint=f"add data.{name}, for example data.{name}: en",
                 )
         source, target = recipe.data.source_lang or "", recipe.data.target_lang or ""
 

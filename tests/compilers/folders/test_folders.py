@@ -104,9 +104,8 @@ def test_what_stands_beside_no_entry_is_none(tmp_path):
     assert FolderCompiler(FRAMES).contents(tmp_path) == {"a-entry"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "seen"),
-    [
+def test_variables_that_shape_what_is_compiled():
+    for name, value, seen in [
         ("FRAMES_DEBUG", "1", {"FRAMES_DEBUG": "1"}),
         ("FRAMES_DIR", "/home/ann/cache", {}),
         ("FRAMES_KEEP", "none", {}),
@@ -114,10 +113,8 @@ def test_what_stands_beside_no_entry_is_none(tmp_path):
         ("FRAMES_FLAGS", "--dump_to=/home/ann --fast", {"FRAMES_FLAGS": "--fast"}),
         ("FRAMES_FLAGS", "--dump_to=/home/ann", {}),
         ("OTHER", "1", {}),
-    ],
-)
-def test_variables_that_shape_what_is_compiled(name, value, seen):
-    assert FRAMES.environment({name: value}) == seen
+    ]:
+        assert FRAMES.environment({name: value}) == seen
 
 
 def test_where_a_run_is_told_what_jax_needs_to_find_entries_elsewhere(tmp_path):

@@ -303,9 +303,8 @@ def test_every_default_that_is_read_in_the_source_is_the_one_that_torch_has(said
     assert {name: read[name] for name in known} == {name: torchs[name] for name in known}
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_an_unknown_option_is_refused():
+    for name, hint in [
         ("epilogue_fuson", "did you mean epilogue_fusion?"),
         ("cpp.simdlenn", "did you mean cpp.simdlen?"),
         ("cudagraphs", "did you mean triton.cudagraphs?"),
@@ -314,12 +313,10 @@ def test_every_default_that_is_read_in_the_source_is_the_one_that_torch_has(said
         ("nonsense.max_autotune", "did you mean max_autotune?"),
         ("env_name", "see torch._inductor.config"),
         ("force_disable_caches", ""),  # an alias of another module's
-    ],
-)
-def test_an_unknown_option_is_refused(name, hint):
-    with pytest.raises(RecipeError, match=rf"compiler\.options\.{name} ") as caught:
-        options.check_names(["epilogue_fusion", name])
-    assert hint in caught.value.hint
+    ]:
+        with pytest.raises(RecipeError, match=rf"compiler\.options\.{name} ") as caught:
+            options.check_names(["epilogue_fusion", name])
+        assert hint in caught.value.hint
 
 
 def test_an_unknown_option_is_found_out_without_torch(tmp_path):

@@ -67,7 +67,7 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
         output_dir: str = ""
 
     installed(monkeypatch, Other)
-    with pytest.raises(CompilerUnavailableError, match="has a trainer of another kind") as raised:
+    with pytest.raises(CompilerUnavailableError, match="is not the one that cachekit knows") as raised:
         training_split.SplitBackend(*around)
     assert "tensor_parallel_size" in raised.value.cause
 

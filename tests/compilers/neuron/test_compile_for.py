@@ -94,4 +94,4 @@ def test_a_dry_run_compares_the_prices_and_names_the_doubt(command):
     assert "at $21.50 an hour" in screen
     assert "cheaper on these machines if it takes less than 63.2 times as long" in screen
     unknown = command("warm", "bert", "--on", "local", "--for", "trn2.48xlarge", "--dry-run").out
-    assert "the registry quotes no price of it" in " ".join(unknown.split())
+    assert "the registry has no price for it" in " ".join(unknown.split())

@@ -164,7 +164,7 @@ def test_a_key_of_chance_is_blamed_on_nothing_else(tmp_path):
     found = {one.name: one for one in judged(PROMISES, made(run, ["again"]))}
     assert differing(found) == {"unchanged"}
     others = {found[name].seen for name in ("again", "rank", "world-size", "locale", "age")}
-    assert others == {"it compiles anew even where nothing is changed"}
+    assert others == {"it compiles again even where nothing has changed"}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_where_the_warm_fails_nothing_else_is_judged(tmp_path):
 
 def test_what_there_is_no_time_for_is_unknown(tmp_path):
     found = [*judged(PROMISES, made(stub(tmp_path, total=0)))]
-    assert {(one.state, one.seen) for one in found} == {("unknown", "not tried, as the time is over")}
+    assert {(one.state, one.seen) for one in found} == {("unknown", "not tried: the time is up")}
 
 
 def test_a_look_that_fails_itself_is_unknown_and_stops_no_other(whole):
@@ -314,7 +314,7 @@ def test_an_interrupted_run_says_what_it_has_and_its_report_has_no_secret(comman
     monkeypatch.setattr(run, "train", stopped)
     answer = command("doctor", "--neuron-contract", "--report", str(report), code=130)
     assert "ok       warm" in answer.out
-    assert "not all of it: it was interrupted" in answer.out
+    assert "incomplete: it was interrupted" in answer.out
     text = report.read_text()
     document = json.loads(text)
     assert (document["compiler"], document["stopped"], document["good"]) == ("stub", "it was interrupted", False)

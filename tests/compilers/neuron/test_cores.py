@@ -34,9 +34,8 @@ def machine(*, here: bool = True) -> NeuronHost:
     return NeuronHost(packages, "trn1", 32, 1, "trn1.32xlarge", here=here)
 
 
-@pytest.mark.parametrize(
-    "variables, count",
-    [
+def test_variables_of_the_runtime_leave_some_cores():
+    for variables, count in [
         ({}, 32),
         ({NUMBER: "8"}, 8),
         ({NUMBER: "0"}, 32),
@@ -46,10 +45,8 @@ def machine(*, here: bool = True) -> NeuronHost:
         ({VISIBLE: "0-3, 3, 8-9"}, 6),
         ({VISIBLE: "0-1", NUMBER: "8"}, 2),
         ({VISIBLE: " "}, 32),
-    ],
-)
-def test_variables_of_the_runtime_leave_some_cores(variables, count):
-    assert allowed(32, variables) == count
+    ]:
+        assert allowed(32, variables) == count
 
 
 @pytest.mark.parametrize("variables", [{NUMBER: "all"}, {VISIBLE: "a"}, {VISIBLE: "3-1"}, {VISIBLE: "0,,1"}])

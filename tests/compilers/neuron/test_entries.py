@@ -35,9 +35,8 @@ def root_of(**environ):
 # The root
 
 
-@pytest.mark.parametrize(
-    ("environ", "path", "origin"),
-    [
+def test_the_root_is_found_in_the_order_of_aws():
+    for environ, path, origin in [
         ({}, "/var/tmp/neuron-compile-cache", "default"),
         ({"NEURON_COMPILE_CACHE_URL": ""}, "/var/tmp/neuron-compile-cache", "default"),
         ({"NEURON_COMPILE_CACHE_URL": "/a/b"}, "/a/b", "NEURON_COMPILE_CACHE_URL"),
@@ -57,11 +56,9 @@ def root_of(**environ):
             "/home/ann/compiler_cache",
             "NEURON_CC_FLAGS --cache_dir",
         ),
-    ],
-)
-def test_the_root_is_found_in_the_order_of_aws(environ, path, origin):
-    root = root_of(**environ)
-    assert (str(root.path), root.origin) == (path, origin)
+    ]:
+        root = root_of(**environ)
+        assert (str(root.path), root.origin) == (path, origin)
 
 
 def test_a_plain_root_has_no_warnings():
@@ -69,9 +66,8 @@ def test_a_plain_root_has_no_warnings():
     assert root_of().warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("environ", "words"),
-    [
+def test_what_is_wrong_with_a_root_is_said():
+    for environ, words in [
         ({"NEURON_CC_FLAGS": "--cache_dir=/x", "NEURON_COMPILE_CACHE_URL": "/y"}, "the flag wins"),
         ({"NEURON_CC_FLAGS": "--cache_dir=/x", "NEURON_COMPILE_CACHE_URL": "s3://b/y"}, "the flag wins"),
         ({"NEURON_COMPILE_CACHE_URL": "/data/cache-v1.2/nc"}, "optimum-neuron cuts"),
@@ -89,10 +85,8 @@ def test_a_plain_root_has_no_warnings():
         ({"NEURON_CC_FLAGS": "--cache_dir"}, "names no folder"),
         ({"NEURON_CC_FLAGS": "--cache_dir=/x --cache_dir=/y"}, "2 times"),
         ({"NEURON_CC_FLAGS": "--cache_dir='/x"}, "No closing quotation"),
-    ],
-)
-def test_what_is_wrong_with_a_root_is_said(environ, words):
-    assert any(words in warning for warning in root_of(**environ).warnings)
+    ]:
+        assert any(words in warning for warning in root_of(**environ).warnings)
 
 
 def test_a_bucket_is_no_local_root():
@@ -100,9 +94,8 @@ def test_a_bucket_is_no_local_root():
     assert (root.path, root.url, root.caching) == (None, "s3://bucket/prefix", True)
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "local"),
-    [
+def test_the_file_system_of_a_path():
+    for path, kind, local in [
         ("/x", "ext4", True),
         ("/tmp/x", "tmpfs", True),
         ("/efs", "nfs4", False),
@@ -112,12 +105,12 @@ def test_a_bucket_is_no_local_root():
         ("/bucket/x", "fuse", False),
         ("/with blank/x", "xfs", True),
         ("/data/x", "xfs", True),
-    ],
-)
-def test_the_file_system_of_a_path(path, kind, local):
-    found = file_system(Path(path), MOUNTS)
-    assert (found.kind, found.local) == (kind, local)
-    assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local, "what nobody knows may be another host's as well"
+    ]:
+        found = file_system(Path(path), MOUNTS)
+        assert (found.kind, found.local) == (kind, local)
+        assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local, (
+            "what nobody knows may be another host's as well"
+        )
 
 
 # States

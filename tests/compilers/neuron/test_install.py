@@ -59,7 +59,7 @@ def test_a_compiler_that_does_not_have_the_chip_is_told_with_the_one_that_has(tm
     (tmp_path / "product_name").write_text("trn1.2xlarge")
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
         assert select("auto", "neuron-native").machine
-    assert "neuron-native has no trn1, only trn2, trn3: take --compiler neuron" in raised.value.cause
+    assert "neuron-native has no trn1, only trn2, trn3: use --compiler neuron" in raised.value.cause
     assert "torch-neuronx==2.9.0.2.15.32035" in raised.value.hint
     found = the_problem("neuron-packages", compiler="neuron-native")
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"

@@ -41,17 +41,17 @@ TWO = {
     ),
     "TorchNeuron beside XLA": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
-        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
+        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "TorchNeuron beside XLA's plugin": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libneuronxla": "2.2.17544.0"},
-        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these are of two stacks",
+        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "TorchNeuron beside the package for serving": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
-        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these are of two stacks",
+        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these belong to two stacks",
         NATIVE_APART,
     ),
     "XLA beside the package for serving": (
@@ -231,10 +231,10 @@ def test_torchneuron_with_a_compiler_from_before_it_is_told(tmp_path, monkeypatc
         (WHOLE | {"libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
         (WHOLE, ""),
         (NATIVE | {"libneuronxla": "3.0.10135.0"}, ""),
-        (WHOLE | {"torch": "2.13.0"}, "2.9.0.2.15.32035 with torch 2.13.0 cannot be used; it loads beside torch 2.9"),
-        (WHOLE | {"torch-xla": "2.7.0"}, "with torch-xla 2.7.0 cannot be used; it loads beside torch 2.9 and"),
+        (WHOLE | {"torch": "2.13.0"}, "with torch 2.13.0 cannot be used; it loads only beside torch 2.9"),
+        (WHOLE | {"torch-xla": "2.7.0"}, "with torch-xla 2.7.0 cannot be used; it loads only beside torch 2.9 and"),
         ({name: one for name, one in WHOLE.items() if name != "torch-xla"}, "torch-xla is not installed"),
-        (NATIVE | {"torch": "2.9.1"}, "torch-neuronx 2.14.3.0 with torch 2.9.1 cannot be used; it loads beside torch"),
+        (NATIVE | {"torch": "2.9.1"}, "with torch 2.9.1 cannot be used; it loads only beside torch"),
     ],
 )
 @pytest.mark.parametrize("devices", [True, False])
@@ -363,9 +363,8 @@ def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_
     assert fine("neuron-packages")
 
 
-@pytest.mark.parametrize(
-    "package, version, within",
-    [
+def test_the_extra_keeps_the_stack_on_xla_together():
+    for package, version, within in [
         ("torch-neuronx", "2.9.0.2.15.32035", True),
         ("torch-neuronx", "2.14.3.0", False),
         ("torch-neuronx", "1.0", False),
@@ -374,13 +373,11 @@ def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_
         ("libneuronxla", "2.2.17544.0", True),
         ("libneuronxla", "3.0.10135.0", False),
         ("optimum-neuron", "0.4.5", True),
-    ],
-)
-def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
-    said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
-    (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
-    lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
-    assert (lowest <= installed.release(version) < highest) == within
+    ]:
+        said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
+        (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
+        lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
+        assert (lowest <= installed.release(version) < highest) == within
 
 
 def test_an_empty_folder_at_neurons_place_says_nothing_of_neuron(tmp_path, monkeypatch):

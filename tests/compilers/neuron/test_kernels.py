@@ -233,7 +233,7 @@ def test_a_module_is_kept_without_a_kernel_that_cannot_be_had_and_then_not_resto
         harvest = module_with(tmp_path / f"of {name}", workspace, str(place / name)).harvest
         (module,) = harvest.modules
         assert [file.size for file in module.files if file.path.endswith(facts.KERNEL_LACKING)] == [0]
-        assert registry.adapter("neuron").lacks([module]).startswith(f"the graph of {module.name} names a kernel")
+        assert registry.adapter("neuron").lacks([module]).startswith(f"the graph of {module.name} names an NKI kernel")
         said = f"the graph names the kernel {place / name}, which did not come with it"
         assert restore(module, files_of(module, harvest), root).left == said
 

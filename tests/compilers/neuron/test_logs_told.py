@@ -75,25 +75,22 @@ def test_what_only_npcs_report_says_is_lost_too():
 KILLED = [("[F137] neuronx-cc was forcibly killed", "host-oom")]
 
 
-@pytest.mark.parametrize("after", ["", "subprocess.CalledProcessError: Command 'neuronx-cc' returned exit status 1.\n"])
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_a_compile_that_is_said_to_be_killed_has_failed():
+    """Where nobody else tells it: neither `F137` nor a shell names a module, and it is the one that was compiled."""
+    for said in [
         "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient memory.",
         "2026-07-31T05:09:00Z [F137] neuronx-cc was forcibly killed",
         "[F137] killed",
         "Killed",
-    ],
-)
-def test_a_compile_that_is_said_to_be_killed_has_failed(said, after):
-    """Where nobody else tells it: neither `F137` nor a shell names a module, and it is the one that was compiled."""
-    call = f"Call compiler with cmd: neuronx-cc compile /tmp/w/model.{module(5)}.hlo_module.pb --target=trn1"
-    begun = f"2026-07-31 05:08:00.000100:  5  [INFO]: {call}\n"
-    killed = f"...\n{said}\n"
-    (failed,) = told(begun + killed + after).failed
-    assert (failed.module, failed.kind) == (module(5), "host-oom")
-    done = f"2026-07-31 05:09:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
-    assert told(begun + killed + done).failed == ()
+    ]:
+        for after in ["", "subprocess.CalledProcessError: Command 'neuronx-cc' returned exit status 1.\n"]:
+            call = f"Call compiler with cmd: neuronx-cc compile /tmp/w/model.{module(5)}.hlo_module.pb --target=trn1"
+            begun = f"2026-07-31 05:08:00.000100:  5  [INFO]: {call}\n"
+            killed = f"...\n{said}\n"
+            (failed,) = told(begun + killed + after).failed
+            assert (failed.module, failed.kind) == (module(5), "host-oom")
+            done = f"2026-07-31 05:09:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
+            assert told(begun + killed + done).failed == ()
 
 
 @pytest.mark.parametrize(
@@ -141,14 +138,12 @@ def test_a_compile_that_failed_before_is_told_with_its_failure():
     assert [one.failed_before for one in told(done).compiled] == [""]
 
 
-@pytest.mark.parametrize("minutes", ["9999999999.0", "1" + "0" * 307, "9" * 400])
-@pytest.mark.parametrize("day", ["2026-07-29", "0001-01-01"])
-def test_a_wait_from_before_the_calendar_loses_no_time(day, minutes):
-    line = (
-        f"{day} 00:00:00.000000:  1  [INFO]: Another process must be compiling {NCC}/{module(9)}/model.hlo_module.pb, "
-    )
-    found = told(line + f"been waiting for: {minutes} minutes\n")
-    assert (list(found.waits), found.lost_seconds) == ([module(9)], None)
+def test_a_wait_from_before_the_calendar_loses_no_time():
+    for day in ["2026-07-29", "0001-01-01"]:
+        for minutes in ["9999999999.0", "1" + "0" * 307, "9" * 400]:
+            line = f"{day} 00:00:00.000000:  1  [INFO]: Another process must be compiling {NCC}/{module(9)}/model.hlo_module.pb, "
+            found = told(line + f"been waiting for: {minutes} minutes\n")
+            assert (list(found.waits), found.lost_seconds) == ([module(9)], None)
 
 
 def test_a_compile_without_an_end_is_told():
@@ -202,21 +197,18 @@ def test_the_export_of_a_model_is_told_by_its_parts():
     assert (found.of, found.lost_seconds, found.lost_at_most) == ("export", pytest.approx(157.06), True)
 
 
-@pytest.mark.parametrize(
-    ("text", "compiled", "unfinished"),
-    [
+def test_a_compile_that_ends_well_counts_whether_or_not_its_graph_is_named():
+    for text, compiled, unfinished in [
         (PASS, [""], 0),
         (f"{PASS}hello\n{PASS}", ["", ""], 0),
         ("{one}{two}" + PASS, [""], 1),
         ("{one}" + PASS, [module(1)], 0),
         ("{one}" + PASS + "{ended}", [module(1)], 0),
         ("{one}{ended}{two}", [module(1)], 1),
-    ],
-)
-def test_a_compile_that_ends_well_counts_whether_or_not_its_graph_is_named(text, compiled, unfinished):
-    lines = {"one": calls(0, 5, 1), "two": calls(1, 6, 2), "ended": ends(2, 5, 1)}
-    found = told(text.format(**{name: f"{line}\n" for name, line in lines.items()}))
-    assert ([one.module for one in found.compiled], found.unfinished) == (compiled, unfinished)
+    ]:
+        lines = {"one": calls(0, 5, 1), "two": calls(1, 6, 2), "ended": ends(2, 5, 1)}
+        found = told(text.format(**{name: f"{line}\n" for name, line in lines.items()}))
+        assert ([one.module for one in found.compiled], found.unfinished) == (compiled, unfinished)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "hello\n", '{"loss": 1.2}\n', "\x00\xff" * 100])
@@ -320,15 +312,14 @@ OF_NOBODY = {
 
 
 @pytest.mark.feature("D2")
-@pytest.mark.parametrize("case", OF_NOBODY)
-def test_an_error_of_nobody_belongs_to_a_failure_or_is_named_alone(case):
-    lines, expected = OF_NOBODY[case]
-    found = told("\n".join(lines))
-    kinds = {}
-    for one in found.failed:
-        number = int(one.module.removeprefix("MODULE_").partition("+")[0] or 0)
-        kinds[number] = ", ".join(sorted(filter(None, (kinds.get(number), one.kind))))
-    assert kinds == expected
+def test_an_error_of_nobody_belongs_to_a_failure_or_is_named_alone():
+    for case, (lines, expected) in OF_NOBODY.items():
+        found = told("\n".join(lines))
+        kinds = {}
+        for one in found.failed:
+            number = int(one.module.removeprefix("MODULE_").partition("+")[0] or 0)
+            kinds[number] = ", ".join(sorted(filter(None, (kinds.get(number), one.kind))))
+        assert kinds == expected, case
 
 
 SAID = [
@@ -340,7 +331,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("line", "name"), SAID)
-def test_what_tells_a_failures_class_tells_it_on_a_line_before_it_too(line, name):
-    (failed,) = told(f"{calls(0, 5, 1)}\n{line}\n{fails(1, 5, 1)}\n").failed
-    assert (failed.module, failed.kind) == (module(1), name)
+def test_what_tells_a_failures_class_tells_it_on_a_line_before_it_too():
+    for line, name in SAID:
+        (failed,) = told(f"{calls(0, 5, 1)}\n{line}\n{fails(1, 5, 1)}\n").failed
+        assert (failed.module, failed.kind) == (module(1), name)

@@ -81,15 +81,14 @@ BROKEN = {
 
 
 @pytest.mark.feature("S7")
-@pytest.mark.parametrize("trick", BROKEN)
-def test_hostile_files_are_refused_in_words(write, trick):
-    content, words = BROKEN[trick]
-    path = write(content)
-    with pytest.raises(NeffError) as refused:
-        read(path, limits=BIG)
-    assert words in refused.value.reason
-    assert refused.value.reason.isprintable()
-    assert not refused.value.damaged  # its bytes are what its maker wrote
+def test_hostile_files_are_refused_in_words(write):
+    for content, words in BROKEN.values():
+        path = write(content)
+        with pytest.raises(NeffError) as refused:
+            read(path, limits=BIG)
+        assert words in refused.value.reason
+        assert refused.value.reason.isprintable()
+        assert not refused.value.damaged  # its bytes are what its maker wrote
 
 
 @pytest.mark.feature("S7")

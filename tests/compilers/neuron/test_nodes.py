@@ -74,7 +74,7 @@ def test_what_would_not_be_one_run_is_named_by_both_before_torch_waits(two, tmp_
     before = [*runs.rglob("*")]
     for told in two("train", code=2):
         assert "node 1 " in told["error"]["message"]
-        assert " has no record of this key, and node 0 " in told["error"]["message"]
+        assert " has no record of this key, but node 0 " in told["error"]["message"]
     assert [*runs.rglob("*")] == before, "nothing was trained"
     # Another toolchain has another key, and is told as what it is.
     other = tmp_path / "other" / "transformers-4.0.0.dist-info"
@@ -82,7 +82,7 @@ def test_what_would_not_be_one_run_is_named_by_both_before_torch_waits(two, tmp_
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers\nVersion: 4.0.0\n")
     monkeypatch.setitem(second.environment, "PYTHONPATH", f"{other.parent}:{second.environment['PYTHONPATH']}")
     for told in two("train", "--recache", code=2):
-        assert "has another toolchain than node 0" in told["error"]["message"]
+        assert "has a different toolchain from node 0" in told["error"]["message"]
         assert told["error"]["cause"].startswith("toolchain.transformers is 4.0.0 there and ")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.remotes import additions
 from cachekit.remotes.hub import BucketStorage
 from cachekit.remotes.port import Limits, Storage
 from tests.remotes.one_hub import one_hub
@@ -44,6 +45,12 @@ def make_storage(hub: HubServer, *, limits: Limits | None = None, token: str | N
 
 def open_storage(endpoint: str, token: str, limits: Limits | None = None) -> BucketStorage:
     return BucketStorage(f"hf://buckets/{BUCKET}/some/where", limits=limits, endpoint=endpoint, token=token)
+
+
+def grow_old(hub: HubServer, seconds: float = additions.KEPT + 1) -> None:
+    """Let all files of the bucket have been there for longer."""
+    for file in hub.buckets.known[BUCKET]["files"].values():
+        file["at"] -= seconds
 
 
 def open_elsewhere(endpoint: str, token: str) -> BucketStorage:

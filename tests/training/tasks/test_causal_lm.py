@@ -175,7 +175,7 @@ def test_a_model_or_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="a bert model is not a causal language model"):
         ready(lm_job(tmp_path, "causal-lm", ROWS, model_type="bert"))
     ready(lm_job(tmp_path, "causal-lm", ROWS, model_type="bert", config={"is_decoder": True}))
-    with pytest.raises(RecipeError, match="the tokenizer has 22 tokens, the model embeds 20"):
+    with pytest.raises(RecipeError, match="the tokenizer has 22 tokens, but the model embeds 20"):
         ready(lm_job(tmp_path, "causal-lm", ROWS, config={"vocab_size": 20}))
 
 

@@ -209,7 +209,7 @@ def test_a_data_sets_images_are_decoded_by_it(tmp_path, monkeypatch):
     "splits, message",
     [
         ({"train": {"cat": 2, "dog": 0}}, "dog has no images"),
-        ({"train": {"cat": 2}}, "one class only"),
+        ({"train": {"cat": 2}}, "only one class"),
         ({"train": {"cat": 2, "dog": 2}, "val": {"cat": 1, "dog": 1}, "dev": {"cat": 1}}, "more than one validation"),
         ({"train": {"cat": 2, "dog": 2}, "test": {"cow": 1}}, "unknown label 'cow'"),
     ],
@@ -234,7 +234,7 @@ def test_images_that_cannot_be_read_name_their_row(tmp_path):
 
 def test_sizes_that_cannot_be_are_refused(tmp_path):
     recipe = image_job(tmp_path, tiny(), image_size=32).recipe
-    with pytest.raises(RecipeError, match=r"training\.image_size is 32, the model's config says 16"):
+    with pytest.raises(RecipeError, match=r"training\.image_size is 32, but the model's config says 16"):
         ingredients.image_size(recipe, {"model_type": "vit", "image_size": 16})
     assert ingredients.image_size(recipe, {"model_type": "resnet"}) == 32
     plain = structs.replace(recipe, training=Training())

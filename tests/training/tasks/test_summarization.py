@@ -219,7 +219,7 @@ def test_tokenizers_that_cannot_serve_are_refused(tmp_path):
     job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK)))
     with pytest.raises(RecipeError, match="does not mark the end of a text"):
         ready(tokenizer(words("a b"), "$A"), model_of("t5"))
-    with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, the model embeds 20"):
+    with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, but the model embeds 20"):
         ready(tokenizer([str(number) for number in range(20)]), model_of("t5"))
 
 
@@ -231,5 +231,5 @@ def test_lengths_beyond_the_models_positions_are_refused_before_anything_is_load
 
     job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK)), "bart", **{field: 65})
     assert architecture.resolve(job.recipe).model_type == "bart"
-    with pytest.raises(RecipeError, match=f"training.{field} is 65, the model has 64 positions"):
+    with pytest.raises(RecipeError, match=f"training.{field} is 65, but the model has 64 positions"):
         prepare(job.recipe, select("inductor"))

@@ -1,0 +1,283 @@
+"""What pushes write where no swap tells who was faster: a note of each lies beside, until no race can lose it.
+
+    cachekit/v1/index/new/<compiler dir>/<model type>/<key>/<push>-<digest>[-<mark>…].json
+        {"record": {with some of its modules}, "sha256": "…", "inline": …, "places": …, "envelopes": […]}
+
+On a bucket of the Hub the last writer wins: of two pushes that build on the same state of a record, the slower one
+writes over what the faster one added. So a push writes its additions first, with a mark of each module in their names;
+then the record and the index. Then it lists all additions. Where its record lacks modules of some, it merges those and
+begins again. Where its index says something else of a record than the last addition does, which has the first digits of
+the record's digest in its name, it reads that record and writes the index again. Whoever writes last sees all
+additions, since each lay there before the record that it was made for.
+
+What a push takes over from another is an addition of its own as well. So an addition is needed only as long as somebody
+may write who read the record before: `KEPT` seconds. An archive has no name but its digest, and of two records of
+archives one stays, unless it has all of the other: so an addition to such a one has all of its modules. One to a record
+that only loses modules has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from cachekit.errors import IntegrityError
+from cachekit.remotes import document, index, layout
+from cachekit.remotes.budget import each
+from cachekit.remotes.document import Shared
+from cachekit.remotes.fetch_files import LANES
+from cachekit.remotes.index import RemoteIndex
+from cachekit.remotes.offer import Draft
+from cachekit.remotes.port import ANY, Commit, Entry, Storage, Write
+from cachekit.remotes.signing import Signing, ToSign
+from cachekit.store.layout import Place
+from cachekit.store.origin import ReusedOrigin, chain
+from cachekit.store.record import LARGEST, DamagedRecordError, Module, Record, is_archive, parse, serialise
+from cachekit.text import DAY
+
+if TYPE_CHECKING:
+    from cachekit.trust.envelope import Envelope
+
+KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
+_OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
+_TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
+_MOST = 2000  # of all records, that are looked at: two requests
+_READ = 256  # that are read for one draft
+_ROWS = 64  # records that are read for one index
+_LISTED = 3600.0  # seconds for which an index is held against additions; a listing a day finds the rest
+_DOUBTED = 4  # records that are read a day later, to see whether they have what was added
+_MODULES = 16  # of one: its name has 203 characters then
+_MARK = 10  # hexadecimal digits, by which one module is known among 10,000
+_SIGNED = "envelopes"
+
+Addition = tuple[Shared, tuple[ReusedOrigin, ...]]  # and what a record reuses that takes it over
+
+
+class Additions:
+    """The additions of one push, and those of others that it lacks; none where writes are compared.
+
+    Args:
+        storage: The remote.
+        signing: Signs, and says what of others may be used.
+
+    Attributes:
+        unlisted: The places of records of which the index said something else, when this push looked last.
+    """
+
+    def __init__(self, storage: Storage, signing: Signing) -> None:
+        self._storage, self._signing = storage, signing
+        self._push = uuid.uuid4().hex[:12]
+        self._lacked: dict[str, list[str]] = {}  # paths, by key, as the last look found them
+        self._taken: dict[str, list[Addition]] = {}  # by key
+        self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
+        self._told: set[str] = set()  # paths of those of which the index said something else
+        self.unlisted: frozenset[Place] = frozenset()
+
+    def concern(self, key: str) -> bool:
+        """Whether the record of a key lacked modules of others when this push looked last."""
+        return key in self._lacked
+
+    def to(self, shared: Shared) -> list[Addition]:
+        """The additions of others that a record lacks, as far as they may be used.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        key, marks = shared.record.key, _marks(shared.record.modules)
+        wanted: list[str] = []
+        for path in sorted(self._lacked.get(key, []), key=lambda path: -len(_said(path)[2])):
+            if path not in self._done and not marks.issuperset(_said(path)[2]) and len(wanted) < _READ:
+                wanted.append(path)
+                marks.update(_said(path)[2])
+        self._take(wanted, shared.record)
+        return self._taken.get(key, [])
+
+    def recall(self, record: Record, modules: Collection[str]) -> None:
+        """Take the additions with some of these modules, which will be removed, for what else they have.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        if not self._storage.compares:
+            self._take(self._with(record.place, modules), record)
+
+    def _with(self, place: Place, modules: Collection[str]) -> list[str]:
+        """The paths of additions with some of these modules."""
+        marks = {_mark(name) for name in modules}
+        listed = self._storage.list(layout.additions(place), "") if modules else ()
+        return [one.path for one in listed if not marks.isdisjoint(_said(one.path)[2])]
+
+    def _take(self, paths: Sequence[str], record: Record) -> None:
+        for found in each([partial(self._read, path, record) for path in paths], LANES):
+            self._taken.setdefault(record.key, []).extend(found)
+        self._done.update(paths)
+
+    def writes(self, todo: ToSign, shared: Shared, there: Collection[str], dropped: Collection[str]) -> list[Write]:
+        """The documents with the modules of a record that are new; those with modules that it drops are removed.
+
+        Args:
+            todo: The record, as it will lie there.
+            shared: The same, with the places of its files.
+            there: The names of the modules that it has there now.
+            dropped: The names of those that it had, and has no more: nobody shall add them again.
+
+        Raises:
+            UsageError: The user's key cannot be used, or is revoked.
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        if self._storage.compares:
+            return []
+        record = todo.record
+        new = [module for module in record.modules if module.name not in there]
+        removed = [Write(path, None, ANY) for path in self._with(record.place, dropped)]
+        at_once = [new[at : at + _MODULES] for at in range(0, len(new), _MODULES)] or [[]]
+        if new and _is_closed(record):  # of two, one has all that the other has, or nothing is merged
+            at_once = [list(record.modules)] if len(record.modules) <= _MODULES else [[]]
+        return [*removed, *(self._write(todo, shared, some) for some in at_once)]
+
+    def look(self, draft: Draft, rows: RemoteIndex | None) -> int:
+        """How much of others lacks what a push wrote; removes what is needed no more.
+
+        Each addition is told once: then the next draft has it, or it cannot be used.
+
+        Args:
+            draft: What it changed.
+            rows: The index that it wrote, or that is there; None where that is not known.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        self._lacked, self.unlisted = {}, frozenset()
+        if self._storage.compares or not (draft.there or rows):
+            return 0
+        listed = list(islice(self._storage.list(layout.NEW, ""), _MOST))
+        by_place: dict[Place, list[Entry]] = {}
+        for one in listed:
+            if (place := layout.place_of_addition(one.path)) is not None:
+                by_place.setdefault(place, []).append(one)
+        if len(listed) == _MOST:  # modules are lost for good, but a row only until the records are listed
+            own = [one.record.place for one in draft.there]
+            by_place |= {place: list(self._storage.list(layout.additions(place), "")) for place in own}
+        merged = self._look_for_modules(by_place, draft)
+        if rows is not None:
+            rows = self._look_for_rows(by_place, rows)
+        self._clear(by_place, merged, rows)
+        return sum(map(len, self._lacked.values())) + len(self.unlisted)
+
+    def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
+        """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
+        had = set[str]()
+        for record in (one.record for one in draft.there):
+            marks = _marks(record.modules)
+            for path in (one.path for one in by_place.get(record.place, [])):
+                if marks.issuperset(_said(path)[2]):
+                    had.add(path)
+                elif path not in self._done:
+                    self._lacked.setdefault(record.key, []).append(path)
+        return had
+
+    def _look_for_rows(self, by_place: Mapping[Place, Sequence[Entry]], rows: RemoteIndex) -> RemoteIndex:
+        """Find records of which an index says something else than the last addition; returns the whole index."""
+        short = {place: index.short_path(place) for place in by_place}
+        if not rows.paths.keys() >= {*short.values()}:
+            rows = index.whole(self._storage, "", rows) or rows
+        lasts = {place: max(entries, key=lambda one: one.at) for place, entries in by_place.items()}
+        now = max((one.at for one in lasts.values()), default=0.0)
+        differ = [
+            place
+            for place, last in lasts.items()
+            if last.at > now - _LISTED and last.path not in self._told
+            if rows.digest_at(short[place]) != _said(last.path)[1]
+        ][:_ROWS]
+        self._told.update(lasts[place].path for place in differ)
+        self.unlisted = frozenset(differ)
+        return rows
+
+    def _clear(
+        self, by_place: Mapping[Place, Sequence[Entry]], merged: Collection[str], rows: RemoteIndex | None
+    ) -> None:
+        """Remove what no race can lose any more, where that is worth a request."""
+        own = [one.at for place in by_place for one in by_place[place] if _said(one.path)[0] == self._push]
+        now = max(own, default=0.0)
+        if abs(now - time.time()) > KEPT:  # one of the two clocks jumped, or is wrong: others will clear
+            return
+        settled = {place for place in by_place if place.key not in self._lacked and place not in self.unlisted}
+        old = {one.path: place for place in settled for one in by_place[place] if 0 < one.at < now - KEPT}
+        if len(old) < _OLD:
+            return
+        there = self._storage.stat(sorted({layout.record_path(place) for place in old.values()}), "")
+        sure, doubted = {*merged}, list[Place]()
+        for place in {*old.values()}:
+            entries, record = by_place[place], there.get(layout.record_path(place))
+            digest = rows.digest_at(index.short_path(place)) if rows else ""
+            # One push alone wrote the record of late, and the record came with its additions: so it has them.
+            alone = {_said(one.path)[:2] for one in entries} == {(_said(entries[0].path)[0], digest)}
+            if record is None or (alone and all(0 <= record.at - one.at < _TOGETHER for one in entries)):
+                sure.update(one.path for one in entries)  # or somebody removed it
+            elif any(one.at < now - DAY and one.path not in sure for one in entries):
+                doubted.append(place)
+        for place in doubted[:_DOUBTED]:
+            if shared := document.listed(self._storage, layout.record_path(place), ""):
+                marks = _marks(shared.record.modules)
+                sure.update(one.path for one in by_place[place] if marks.issuperset(_said(one.path)[2]))
+        vain = {one.path for place in by_place for one in by_place[place] if one.at < now - DAY}
+        if removed := sorted(old.keys() & (sure | (vain & self._done))):
+            writes = [Write(path, None, ANY) for path in removed]
+            self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")
+
+    def _write(self, todo: ToSign, shared: Shared, modules: Sequence[Module]) -> Write:
+        from cachekit.trust import envelope
+
+        raw = b"{}\n"
+        if modules:
+            added = structs.replace(shared, record=structs.replace(todo.record, modules=tuple(modules)))
+            signed = self._signing.over(structs.replace(todo, record=added.record))
+            raw = serialise(added.whole | envelope.to_document(signed))
+        name = "-".join([self._push, index.digits_of(todo.record), *sorted(_marks(modules))])
+        path = f"{layout.additions(todo.record.place)}/{name}.json"
+        self._done.add(path)
+        return Write(path, raw, ANY)
+
+    def _read(self, path: str, record: Record) -> list[Addition]:
+        """An addition to a record; none where what lies there is no such thing, or may not be used."""
+        from cachekit.trust import envelope
+
+        with suppress(DamagedRecordError, IntegrityError, envelope.MalformedError):
+            found = self._storage.read(path, "", LARGEST)
+            parsed = parse(found.data if found else b"")
+            envelopes: tuple[Envelope, ...] = envelope.from_document({_SIGNED: parsed.pop(_SIGNED, [])})
+            added = document.read_parsed(parsed)
+            if added is None or added.record.place != record.place:
+                return []
+            origin, _ = self._signing.origin(added, "", envelopes)
+            if origin is not None:
+                return [(added, chain(added.record, structs.replace(origin, remote=self._storage.name)))]
+        return []
+
+
+def _is_closed(record: Record) -> bool:
+    """Whether nothing can be added to a record."""
+    return any(map(is_archive, record.modules))
+
+
+def _mark(module: str) -> str:
+    return hashlib.sha256(module.encode()).hexdigest()[:_MARK]
+
+
+def _marks(modules: Iterable[Module]) -> set[str]:
+    return {_mark(module.name) for module in modules}
+
+
+def _said(path: str) -> tuple[str, str, list[str]]:
+    """What the name of an addition says: the push, the first digits of the record's digest, the modules' marks."""
+    push, _, rest = path.rpartition("/")[2].removesuffix(".json").partition("-")
+    digest, *marks = rest.split("-")
+    return push, digest, marks

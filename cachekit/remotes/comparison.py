@@ -1,0 +1,248 @@
+"""Compares what a push offers with what lies on a remote, in as few questions as tell it.
+
+Anybody may overwrite or remove a file there: optimum-neuron does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from msgspec import structs
+
+from cachekit.errors import TooLargeError
+from cachekit.remotes import document, layout, parts
+from cachekit.remotes.document import Shared
+from cachekit.remotes.offer import Draft, Offer
+from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, reads_as
+from cachekit.remotes.signing import Signing
+from cachekit.store.record import LARGEST, DamagedRecordError, File
+
+LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
+SINGLE = 4  # paths that are asked for one by one, where each is a request
+FEW = 2  # documents that are derived of records, and asked for as well
+
+
+class Comparison:
+    """What lies on a remote of what is offered; what it learns about files holds for all tries of one push.
+
+    Args:
+        storage: The remote.
+        offers: What is to be there.
+        spoiled: Paths of files that are known not to be what the records there say.
+        read: Read those of which the remote tells no digest.
+        exact: Ask for all files that may lie there, also where sending them would tell.
+        signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
+
+    Attributes:
+        taken: Paths where other bytes lie than are offered, each with the digest of what is offered.
+        is_far: Each path is a request that takes its time.
+        drafts: How many were begun.
+        reads: Files are known by their bytes, or some of them are.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        offers: Sequence[Offer],
+        spoiled: Collection[str] = (),
+        *,
+        read: bool,
+        exact: bool = False,
+        signing: Signing | None = None,
+    ) -> None:
+        self.storage, self.offers = storage, offers
+        self.signing = signing or Signing()
+        self._spoiled, self._read, self._exact = spoiled, read, exact or read
+        self.taken: set[tuple[str, str]] = set()
+        self.is_far = storage.batch == 1 and storage.lines > 1
+        self.drafts = 0
+        self.reads = read or bool(spoiled)
+        self._lost: set[str] = set()  # paths where a file is not, although its record may be there
+        self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
+        self._looked_at: set[str] = set()  # paths of files that this push has asked for
+        self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
+        self._guessed = False  # that is what this store last saw, and may have changed
+        self._answers: dict[str, Entry | None] = {}  # what was asked for the present draft, without versions
+
+    def was_all_there(self) -> bool:
+        """Whether the records lay there as they are offered, when this store last saw them there."""
+        copies = self.storage.copies
+        return all(
+            copies.get(layout.record_path(offer.shared.record.place)) == offer.shared.document for offer in self.offers
+        )
+
+    def is_all_there(self, revision: str = "") -> bool:
+        """Whether the remote has everything, as far as one request tells; for certain where files are read.
+
+        Args:
+            revision: The state of the remote, for which the answers are remembered; the present one if it is not given.
+        """
+        documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self.offers}
+        if self.storage.batch == len(documents) == 1 and not self.was_all_there():
+            if not self._exact and (seen := self._last_seen()):
+                self._first, self._guessed = seen, True  # to write on that costs as much as to ask, and tells as well
+                return False
+            # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
+            with suppress(TooLargeError):
+                found = {path: self.storage.read(path, revision, LARGEST) for path in documents}
+                if any(one is None or one.data != documents[path] for path, one in found.items()):
+                    self._first = found
+                    return False
+        documents |= {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
+        documents |= {
+            path: self.storage.copies.get(path) or b""
+            for offer in self.offers
+            if self.signing.concerns(offer.beside)
+            for path in [layout.signatures_path(offer.shared.record.place)]
+        }
+        files = {path: (file, offer) for offer in self.offers for file, path in offer.shared.paths.values()}
+        # Where there are more than fit in, other ones at the next push; what this push adds is asked for anyway.
+        old = set().union(*map(self._known_files, self.offers)) if len(files) > LOOKED_AT else set[str]()
+        wanted = sorted(files, key=lambda path: (bool(old) and path in old, random.random()))  # noqa: S311
+        most = LOOKED_AT + (len(files.keys() - old) if old else 0)
+        wanted = wanted if self._read else wanted[: max(0, min(most, self.storage.batch - len(documents) - FEW))]
+        self._looked_at = set(wanted)
+        derived = [layout.INDEX, layout.CARD] if revision or self.storage.batch > 1 else []
+        there = self.stat([*sorted(documents), *wanted, *derived], revision)
+        for path in wanted:
+            file, offer = files[path]
+            if path not in there:
+                self._lost.add(path)
+            elif file.sha256 in offer.shared.inline:
+                continue  # whoever has the record has its bytes; those that lie there are not overwritten
+            elif path in self._spoiled or self._in_use(there[path], file) is False:
+                self._lost.add(path)
+                self.taken.add((path, file.sha256))
+        self._lost.update(path for path in self._spoiled if path in files)
+        return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
+
+    def _last_seen(self) -> dict[str, Document | None]:
+        """What lay in the place of the only record when this store last saw it; empty where that must be read.
+
+        What it never saw is new, most likely.
+        """
+        path = layout.record_path(self.offers[0].shared.record.place)
+        copy = self.storage.copies.seen(path)
+        if copy is None:
+            return {path: None} if self.storage.heeds(ABSENT) else {}
+        return {path: Document(copy.data, copy.token)} if copy.token and self.storage.heeds(copy.token) else {}
+
+    def took(self, draft: Draft) -> None:
+        """Note that the remote took what a draft would change."""
+        self._lost.difference_update(file.path for file in draft.files)
+
+    def begin(self) -> tuple[dict[str, Document | None], bool]:
+        """Begin a draft: for the first one what was read before, and whether that is only what this store last saw."""
+        self._told = {}
+        self.drafts += 1
+        if self.drafts > 1:
+            self._answers.clear()
+        first, guessed = self._first, self._guessed
+        self._first, self._guessed = {}, False
+        return first, guessed
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those of the files that exist; where there are no versions, a draft asks for each once."""
+        if revision:
+            return self.storage.stat(paths, revision)
+        if asked := [path for path in paths if path not in self._answers]:
+            there = self.storage.stat(asked, revision)
+            self._answers |= {path: there.get(path) for path in asked}
+        return {path: entry for path in paths if (entry := self._answers[path])}
+
+    def _known_files(self, offer: Offer) -> set[str]:
+        """The paths of the files of the record that lay in the place of an offer when this store last saw it."""
+        copies = self.storage.copies
+        raw = copies.get(layout.record_path(offer.shared.record.place))
+        with suppress(DamagedRecordError):
+            shared = document.read(raw, parts.copied(copies, offer.shared.parts)) if raw else None
+            return set(shared.by_path) if shared else set()
+        return set()
+
+    def asked_later(self, asked: int) -> list[str]:
+        """Paths that will be asked for as well, where one request tells of them too and the remote remembers that."""
+        files = [path for offer in self.offers for path in offer.shared.by_path]
+        files += [path for offer in self.offers for path in offer.shared.parts_by_path]
+        signed = [
+            layout.signatures_path(offer.shared.record.place)
+            for offer in self.offers
+            if self.signing.concerns(offer.beside)
+        ]
+        later = signed + (files if len(files) <= LOOKED_AT else [])
+        return later if asked + len(later) <= self.storage.batch else []
+
+    def lying(self, records: Sequence[Shared], revision: str) -> dict[str, Entry]:
+        """What lies at the places of these records' files, and at those named by their digests where one is taken."""
+        files = [found for one in records for found in one.paths.values()]
+        wanted = {path for _, path in files}
+        if self.storage.batch > 1:  # also of files that are elsewhere as well: asked when they are sent
+            wanted.update(path for one in records for path in one.by_path)
+        known = self._told | {path: entry for path, entry in self._answers.items() if entry}
+        unknown = sorted(wanted - known.keys() - self._answers.keys())
+        if self.is_far and not self._exact and len(unknown) <= SINGLE:  # sending one tells whether something lies there
+            small = {path for file, path in files if file.size <= SOON_SENT}
+            unknown = [path for path in unknown if path not in small]
+        lying = known | (self.stat(unknown, revision) if unknown else {})
+        spare = {layout.blob_path(file.sha256) for file, path in files if self.is_taken(path, lying.get(path), file)}
+        return lying | (self.stat(sorted(spare), revision) if spare else {})
+
+    def is_taken(self, path: str, entry: Entry | None, file: File) -> bool:
+        """Whether other bytes than those of a file lie at a path, where an entry says so or it was found out."""
+        taken = path in self._spoiled or (path, file.sha256) in self.taken
+        return taken or (entry is not None and entry.holds(file.size, file.sha256) is False)
+
+    def usable(self, theirs: Shared, offer: Offer, revision: str) -> Shared | None:
+        """The record without modules that can no longer be fetched; None where no module is left."""
+        if any(path in self._spoiled for _, path in theirs.paths.values()):
+            return None  # who found that stopped there: the rest may be no better
+        lost = self.gone(theirs, offer, revision)
+        modules = theirs.record.modules
+        kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
+        return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+
+    def gone(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
+        """Which files of a record can no longer be fetched, by their digests, as far as it is asked.
+
+        Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
+        record that names what is gone is refused as a whole by everybody.
+        """
+        told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in theirs.by_path.items()}
+        some = list(told)
+        if not self._read and (self.is_far or self.storage.batch > 1):
+            known = [path for path in some if path in self._looked_at]
+            rest = [path for path in some if path not in self._looked_at]
+            if self.storage.batch > 1 and len(known) < min(LOOKED_AT // 2, len(some)):
+                known += random.sample(rest, min(LOOKED_AT - len(known), len(rest)))
+            some = known
+        lost = self._lost_of(theirs, some, offer, revision) if some else set[str]()
+        if lost and len(some) < len(told):
+            some = list(told)
+            lost = self._lost_of(theirs, some, offer, revision)
+        self._told |= {path: entry for path, entry in told.items() if path not in set(some)}
+        return lost
+
+    def _lost_of(self, theirs: Shared, paths: Sequence[str], offer: Offer, revision: str) -> set[str]:
+        """Which of the files at some of its paths a record has lost, by their digests."""
+        wanted = set(paths)
+        if self.storage.batch > 1:  # asked for later, and remembered
+            wanted.update(offer.shared.parts_by_path, offer.shared.by_path.keys() - theirs.by_path.keys())
+        lying = self.stat(sorted(wanted), revision)
+        files = theirs.by_path
+        return {
+            files[path].sha256
+            for path in paths
+            if files[path].sha256 not in theirs.inline
+            and (path not in lying or self._in_use(lying[path], files[path]) is False)
+        }
+
+    def losses(self, offer: Offer) -> int:
+        """How many files of a record are lost."""
+        return sum(path in self._lost for _, path in offer.shared.paths.values())
+
+    def _in_use(self, entry: Entry, file: File) -> bool | None:
+        holds = entry.holds(file.size, file.sha256)
+        if holds is None and self._read:
+            holds = reads_as(self.storage, entry.path, file.sha256)
+        return holds
