@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from cachekit.errors import IntegrityError
+from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, index, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
@@ -40,7 +40,7 @@ from cachekit.remotes.port import ANY, Commit, Entry, Storage, Write
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store.layout import Place
 from cachekit.store.origin import ReusedOrigin, chain
-from cachekit.store.record import LARGEST, DamagedRecordError, Module, Record, is_archive, parse, serialise
+from cachekit.store.record import DamagedRecordError, Module, Record, is_archive, parse, serialise
 from cachekit.text import DAY
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ if TYPE_CHECKING:
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
 _OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
 _TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
-_MOST = 2000  # of all records, that are looked at: two requests
+_MOST = 2000  # that are looked at, of all records and of each: two requests
 _READ = 256  # that are read for one draft
 _ROWS = 64  # records that are read for one index
-_LISTED = 3600.0  # seconds for which an index is held against additions; a listing a day finds the rest
+_LISTED = 3600.0  # seconds after which a record without a row is left to the listing of the day
 _DOUBTED = 4  # records that are read a day later, to see whether they have what was added
+_LARGEST = 16 << 20  # bytes of one
 _MODULES = 16  # of one: its name has 203 characters then
 _MARK = 10  # hexadecimal digits, by which one module is known among 10,000
 _SIGNED = "envelopes"
@@ -70,6 +71,7 @@ class Additions:
 
     Attributes:
         unlisted: The places of records of which the index said something else, when this push looked last.
+        looked: How often this push has looked.
     """
 
     def __init__(self, storage: Storage, signing: Signing) -> None:
@@ -78,8 +80,15 @@ class Additions:
         self._lacked: dict[str, list[str]] = {}  # paths, by key, as the last look found them
         self._taken: dict[str, list[Addition]] = {}  # by key
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
+        self._later: set[str] = set()  # paths of those that a later cachekit wrote
         self._told: set[str] = set()  # paths of those of which the index said something else
         self.unlisted: frozenset[Place] = frozenset()
+        self.looked = 0
+
+    @property
+    def lacks(self) -> bool:
+        """Whether a record lacked modules of others when this push looked last."""
+        return bool(self._lacked)
 
     def concern(self, key: str) -> bool:
         """Whether the record of a key lacked modules of others when this push looked last."""
@@ -96,7 +105,8 @@ class Additions:
         for path in sorted(self._lacked.get(key, []), key=lambda path: -len(_said(path)[2])):
             if path not in self._done and not marks.issuperset(_said(path)[2]) and len(wanted) < _READ:
                 wanted.append(path)
-                marks.update(_said(path)[2])
+                if key not in self._taken:  # some of what is read first may not be usable: then all others are read
+                    marks.update(_said(path)[2])
         self._take(wanted, shared.record)
         return self._taken.get(key, [])
 
@@ -107,13 +117,17 @@ class Additions:
             RemoteError, AuthError: The remote cannot be asked.
         """
         if not self._storage.compares:
-            self._take(self._with(record.place, modules), record)
+            paths = [path for path in self._with(record.place, modules) if path not in self._done]
+            self._take(paths[:_READ], record)
 
     def _with(self, place: Place, modules: Collection[str]) -> list[str]:
         """The paths of additions with some of these modules."""
         marks = {_mark(name) for name in modules}
-        listed = self._storage.list(layout.additions(place), "") if modules else ()
+        listed = self._list(layout.additions(place)) if modules else []
         return [one.path for one in listed if not marks.isdisjoint(_said(one.path)[2])]
+
+    def _list(self, folder: str) -> list[Entry]:
+        return list(islice(self._storage.list(folder, ""), _MOST))
 
     def _take(self, paths: Sequence[str], record: Record) -> None:
         for found in each([partial(self._read, path, record) for path in paths], LANES):
@@ -158,18 +172,20 @@ class Additions:
         self._lacked, self.unlisted = {}, frozenset()
         if self._storage.compares or not (draft.there or rows):
             return 0
-        listed = list(islice(self._storage.list(layout.NEW, ""), _MOST))
+        self.looked += 1
+        listed = self._list(layout.NEW)
         by_place: dict[Place, list[Entry]] = {}
         for one in listed:
             if (place := layout.place_of_addition(one.path)) is not None:
                 by_place.setdefault(place, []).append(one)
         if len(listed) == _MOST:  # modules are lost for good, but a row only until the records are listed
             own = [one.record.place for one in draft.there]
-            by_place |= {place: list(self._storage.list(layout.additions(place), "")) for place in own}
+            by_place |= {place: self._list(layout.additions(place)) for place in own}
         merged = self._look_for_modules(by_place, draft)
         if rows is not None:
             rows = self._look_for_rows(by_place, rows)
-        self._clear(by_place, merged, rows)
+        with suppress(RemoteError, AuthError):  # what is left over costs little
+            self._clear(by_place, merged, rows)
         return sum(map(len, self._lacked.values())) + len(self.unlisted)
 
     def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
@@ -194,8 +210,8 @@ class Additions:
         differ = [
             place
             for place, last in lasts.items()
-            if last.at > now - _LISTED and last.path not in self._told
-            if rows.digest_at(short[place]) != _said(last.path)[1]
+            if last.path not in self._told and rows.digest_at(short[place]) != _said(last.path)[1]
+            if last.at > now - _LISTED or short[place] in rows.paths
         ][:_ROWS]
         self._told.update(lasts[place].path for place in differ)
         self.unlisted = frozenset(differ)
@@ -226,10 +242,13 @@ class Additions:
                 doubted.append(place)
         for place in doubted[:_DOUBTED]:
             if shared := document.listed(self._storage, layout.record_path(place), ""):
-                marks = _marks(shared.record.modules)
-                sure.update(one.path for one in by_place[place] if marks.issuperset(_said(one.path)[2]))
+                marks, closed = _marks(shared.record.modules), _is_closed(shared.record)
+                for one in by_place[place]:
+                    said = set(_said(one.path)[2])
+                    if marks >= said or (closed and not marks < said):  # of two archives one stays
+                        sure.add(one.path)
         vain = {one.path for place in by_place for one in by_place[place] if one.at < now - DAY}
-        if removed := sorted(old.keys() & (sure | (vain & self._done))):
+        if removed := sorted(old.keys() & (sure | (vain & self._done - self._later))):
             writes = [Write(path, None, ANY) for path in removed]
             self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")
 
@@ -250,16 +269,20 @@ class Additions:
         """An addition to a record; none where what lies there is no such thing, or may not be used."""
         from cachekit.trust import envelope
 
-        with suppress(DamagedRecordError, IntegrityError, envelope.MalformedError):
-            found = self._storage.read(path, "", LARGEST)
-            parsed = parse(found.data if found else b"")
-            envelopes: tuple[Envelope, ...] = envelope.from_document({_SIGNED: parsed.pop(_SIGNED, [])})
-            added = document.read_parsed(parsed)
-            if added is None or added.record.place != record.place:
-                return []
-            origin, _ = self._signing.origin(added, "", envelopes)
-            if origin is not None:
-                return [(added, chain(added.record, structs.replace(origin, remote=self._storage.name)))]
+        for _ in range(2):  # once more where it came wrong
+            with suppress(DamagedRecordError, IntegrityError, envelope.MalformedError):
+                found = self._storage.read(path, "", _LARGEST)
+                parsed = parse(found.data if found else b"")
+                envelopes: tuple[Envelope, ...] = envelope.from_document({_SIGNED: parsed.pop(_SIGNED, [])})
+                added = document.read_parsed(parsed)
+                if added is None:  # a later cachekit's
+                    self._later.add(path)
+                    return []
+                if added.record.place != record.place:
+                    return []
+                origin, _ = self._signing.origin(added, "", envelopes)
+                chained = chain(added.record, structs.replace(origin, remote=self._storage.name)) if origin else ()
+                return [(added, chained)] if origin else []
         return []
 
 

@@ -90,7 +90,8 @@ class Drafts:
                 new = [file for path, file in uploads.items() if path not in before | lying.keys()]
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
             # Whoever merges an addition sees whether its files are there, but not whether they have the right bytes.
-            hides = one.gone if one.offer.replaces or self._compared.reads else ()
+            replaces = one.offer.replaces and not self.additions.looked  # what came since stays
+            hides = one.gone if replaces or self._compared.reads else ()
             additions += self.additions.writes(one.to_sign, final, one.there, hides)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
@@ -283,7 +284,10 @@ class Drafts:
         merged, added = document.merge(offer.shared, usable), list[ReusedOrigin]()
         if self._compared.reads and not offer.replaces and (missing := _names(theirs) - _names(merged)):
             self.additions.recall(mine, missing)
-        for other, chained in self.additions.to(merged):
+        taken = self.additions.to(merged)
+        if taken:  # in one question, as far as the remote answers many
+            self._compared.stat(sorted({path for other, _ in taken for path in other.by_path}), revision)
+        for other, chained in taken:
             if sound := self._compared.usable(other, offer, revision):
                 merged, added = document.merge(sound, merged), [*added, *chained]
         # Where it lacks files, those that are here are sent.

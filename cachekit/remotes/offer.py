@@ -78,12 +78,13 @@ class Draft(Struct, frozen=True):
 
     def then(self, later: Draft) -> Draft:
         """What was changed by this draft and by a later one, which the same push made when this had been taken."""
+        before = {one.record.key for one in self.rows} | self.left.keys()
+        keys = {one.record.key for one in later.rows} - before  # these needed nothing then
         return structs.replace(
             later,
             rows=tuple({one.record.key: one for one in (*self.rows, *later.rows)}.values()),
             signatures=tuple({one.path: one for one in (*self.signatures, *later.signatures)}.values()),
-            unchanged=self.unchanged
-            - len({one.record.key for one in later.rows} - {one.record.key for one in self.rows}),
+            unchanged=self.unchanged - len(keys),
             damaged={**self.damaged, **later.damaged},
             others=tuple({one.key: one for one in (*self.others, *later.others)}.values()),
             signed={**self.signed, **later.signed},

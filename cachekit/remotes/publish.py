@@ -151,7 +151,7 @@ def publish(
             writing = True
             with calls.ending(left):
                 made = storage.commit(change, revision) if writes else revision
-                if (not together and (writes or todo.same or lost)) or more.due:
+                if (not together and (writes or todo.same or todo.held or lost)) or more.due:
                     more = _add_rows(storage, todo, mark, left, clock, unlisted=lost, renews=more.due)
                     done = structs.replace(done, derived=(*done.derived, *(one.path for one in more.writes)))
             _keep_copies(storage, todo, writes)
@@ -184,6 +184,8 @@ def publish(
             else:
                 retry, last = Retry(seconds, 0.5, 2.0, 5.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
+        if pause is None and landed and drafts.additions.looked and not drafts.additions.lacks:
+            return landed  # it is all there, and rows of others are found by who comes next
         if pause is None:
             tried = "it took" if attempt == 1 else f"tried {attempt} times in"
             raise BusyError(  # no outage: it can still be read

@@ -245,6 +245,52 @@ def test_more_additions_than_are_read_for_one_draft_are_taken_in_several(tmp_pat
     assert there(tmp_path, hub) == [1, 2, 3, 4]
 
 
+def test_additions_of_the_same_modules_of_which_one_is_gone_cost_a_few_rounds(tmp_path, hub):
+    def several(*numbers):
+        made = [module(number) for number in numbers]
+        record = structs.replace(made[0][0], modules=tuple(one.modules[0] for one, _ in made))
+        return record, {digest: raw for _, files in made for digest, raw in files.items()}
+
+    storage = make_storage(hub)
+    for name in ("ann", "bob", "carl", "dora", "eve", "fay"):  # the first of these is the fastest
+        storage = Slow(make_storage(hub), lambda n=name, s=storage: pushes(tmp_path, n, s, several(1, 5)))
+    pushes(tmp_path, "gus", storage, several(1, 5))
+    files = hub.buckets.known["team/cache"]["files"]
+    del files[next(path for path in files if "MODULE_5/" in path)]
+    done = pushes(tmp_path, "hal", make_storage(hub), module(9))
+    assert there(tmp_path, hub) == [1, 9]
+    assert done.tries <= 4
+
+
+def test_what_comes_after_a_record_was_replaced_stays_though_the_push_that_replaced_it_goes_on(tmp_path, hub):
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+
+    class Once(Slow):
+        def list(self, folder, revision):
+            if folder == layout.NEW and "once" not in self.calls:
+                self.calls.append("once")
+                pushes(tmp_path, "dora", make_storage(hub), module(2))
+                raise RemoteError("it is away", cause="for a moment")
+            return self._storage.list(folder, revision)
+
+    pushes(tmp_path, "rita", Once(make_storage(hub)), module(1), replaces=True)
+    assert there(tmp_path, hub) == [1, 2]
+
+
+def test_an_addition_that_comes_wrong_once_is_read_again(tmp_path, hub):
+    class Wrong(Slow):
+        def read(self, path, revision, limit):
+            found = self._storage.read(path, revision, limit)
+            if path.startswith(layout.NEW) and path not in self.calls:
+                self.calls.append(path)
+                return structs.replace(found, data=b"<html>")
+            return found
+
+    slow = Wrong(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
+    pushes(tmp_path, "carl", slow, module(2))
+    assert there(tmp_path, hub) == [1, 2]
+
+
 def test_a_recheck_that_drops_a_module_keeps_what_came_with_it(tmp_path, hub):
     def faster():
         made = [module(number) for number in range(1, 5)]
