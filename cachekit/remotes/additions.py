@@ -82,17 +82,29 @@ class Additions:
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
         self._later: set[str] = set()  # paths of those that a later cachekit wrote
         self._told: set[str] = set()  # paths of those of which the index said something else
+        # The modules of own ones: of the change that is made, of changes that failed, and those that are not there.
+        self._written: dict[str, tuple[Place, frozenset[str]]] = {}  # by path
+        self._doubted: dict[str, tuple[Place, frozenset[str]]] = {}  # by path
+        self._refused: dict[str, frozenset[str]] = {}  # by key
         self.unlisted: frozenset[Place] = frozenset()
         self.looked = 0
 
     @property
     def lacks(self) -> bool:
-        """Whether a record lacked modules of others when this push looked last."""
-        return bool(self._lacked)
+        """Whether a record, or what this push adds to it, lacked modules when this push looked last."""
+        return bool(self._lacked or self._refused)
 
     def concern(self, key: str) -> bool:
-        """Whether the record of a key lacked modules of others when this push looked last."""
-        return key in self._lacked
+        """Whether that was so of the record of a key."""
+        return key in self._lacked or key in self._refused
+
+    def doubt(self) -> None:
+        """Hear that the last change failed: the remote may have taken the records of it without their additions."""
+        self._doubted |= self._written
+
+    def refused(self, key: str) -> frozenset[str]:
+        """The modules that this push adds to a record, and that no addition had when it looked last."""
+        return self._refused.get(key, frozenset())
 
     def to(self, shared: Shared) -> list[Addition]:
         """The additions of others that a record lacks, as far as they may be used.
@@ -169,7 +181,7 @@ class Additions:
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        self._lacked, self.unlisted = {}, frozenset()
+        self._lacked, self._refused, self.unlisted = {}, {}, frozenset()
         if self._storage.compares or not (draft.there or rows):
             return 0
         self.looked += 1
@@ -182,11 +194,12 @@ class Additions:
             own = [one.record.place for one in draft.there]
             by_place |= {place: self._list(layout.additions(place)) for place in own}
         merged = self._look_for_modules(by_place, draft)
+        self._look_for_own(by_place)
         if rows is not None:
             rows = self._look_for_rows(by_place, rows)
         with suppress(RemoteError, AuthError):  # what is left over costs little
             self._clear(by_place, merged, rows)
-        return sum(map(len, self._lacked.values())) + len(self.unlisted)
+        return sum(map(len, self._lacked.values())) + len(self._refused) + len(self.unlisted)
 
     def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
         """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
@@ -199,6 +212,14 @@ class Additions:
                 elif path not in self._done:
                     self._lacked.setdefault(record.key, []).append(path)
         return had
+
+    def _look_for_own(self, by_place: Mapping[Place, Sequence[Entry]]) -> None:
+        """Find modules of changes that failed which no addition has, although the record may have them."""
+        for place, names in self._doubted.values():
+            marks = {mark for one in by_place.get(place, []) for mark in _said(one.path)[2]}
+            if lost := {name for name in names if _mark(name) not in marks}:
+                self._refused[place.key] = self.refused(place.key) | lost
+        self._written, self._doubted = {}, {}
 
     def _look_for_rows(self, by_place: Mapping[Place, Sequence[Entry]], rows: RemoteIndex) -> RemoteIndex:
         """Find records of which an index says something else than the last addition; returns the whole index."""
@@ -263,6 +284,7 @@ class Additions:
         name = "-".join([self._push, index.digits_of(todo.record), *sorted(_marks(modules))])
         path = f"{layout.additions(todo.record.place)}/{name}.json"
         self._done.add(path)
+        self._written[path] = todo.record.place, frozenset(module.name for module in modules)
         return Write(path, raw, ANY)
 
     def _read(self, path: str, record: Record) -> list[Addition]:

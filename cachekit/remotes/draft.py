@@ -290,8 +290,9 @@ class Drafts:
         for other, chained in taken:
             if sound := self._compared.usable(other, offer, revision):
                 merged, added = document.merge(sound, merged), [*added, *chained]
+        refused = self.additions.refused(key)
         # Where it lacks files, those that are here are sent.
-        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs):
+        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not refused:
             if theirs.record == mine:
                 self._same.append(offer)
             else:
@@ -308,7 +309,7 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable), gone=left_out)
+        return structs.replace(own, shared=merged, reused=reused, there=_names(usable) - refused, gone=left_out)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

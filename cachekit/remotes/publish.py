@@ -170,6 +170,7 @@ def publish(
         except BusyError as error:
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
+            drafts.additions.doubt()
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
             if found := _landed(storage, mark):
@@ -177,6 +178,7 @@ def publish(
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         except RemoteError as error:
             failed += writing
+            drafts.additions.doubt()
             if calls.left() <= 0:  # the push has come to its end, which says nothing of the remote
                 retry, last = Retry(0.0, 1.0, 1.0, 1.0), last or error
             elif error.lasting or not writing or failed > FAILS:  # what is asked was asked again already

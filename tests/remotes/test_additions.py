@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec import structs
 
-from cachekit.errors import RemoteError
+from cachekit.errors import RemoteError, UncertainError
 from cachekit.remotes import additions, index, layout
 from cachekit.remotes import publish as publishing
 from cachekit.remotes.hub import bucket as hub_bucket
@@ -132,6 +132,30 @@ def test_a_push_whose_look_fails_once_looks_again(tmp_path, hub):
     slow = Once(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
     pushes(tmp_path, "carl", slow, module(2))
     assert there(tmp_path, hub) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [RemoteError, UncertainError])
+@pytest.mark.parametrize("first", [[], [0]])
+def test_an_addition_that_the_hub_refused_while_it_took_the_record_is_sent_again(tmp_path, hub, error, first):
+    """Of the changes of one request, a Hub may refuse some. A slower push would write over the record."""
+    for number in first:
+        pushes(tmp_path, "ann", make_storage(hub), module(number))
+
+    class Refusing(Slow):
+        def commit(self, change, revision):
+            kept = [write for write in change.writes if not write.path.startswith(layout.NEW)]
+            if "once" in self.calls or len(kept) == len(change.writes):
+                return self._storage.commit(change, revision)
+            self.calls.append("once")
+            self._storage.commit(structs.replace(change, writes=kept), revision)
+            raise error("it took some of it", cause="Xet file not found")
+
+    def faster():
+        done = pushes(tmp_path, "bob", Refusing(make_storage(hub)), module(1))
+        assert (len(done.records), done.unchanged) == (1, 0)
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), module(2))
+    assert there(tmp_path, hub) == [*first, 1, 2]
 
 
 def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hub):
