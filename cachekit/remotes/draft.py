@@ -121,23 +121,16 @@ class Drafts:
         )
 
     def _packed(self, shared: Shared, offer: Offer, new: Sequence[Upload]) -> list[Upload]:
-        """What is new of a record and small, in packs; made once.
-
-        A record that grows by a few modules gets a pack with each sixteenth, of those since the one before.
-        """
+        """What is new of a record and small, in packs; made once."""
         files = {file.sha256: file for file in new if file.sha256 not in shared.inline}
         modules = shared.record.modules
         had = sum(files.keys().isdisjoint(file.sha256 for file in module.files) for module in modules)
-        first, last = (number // packs.FEW * packs.FEW for number in (had, len(modules)))
-        if had and len(files) < packs.FEW:
-            files |= {
-                file.sha256: Upload(file.path, file.size, file.sha256, offer.sources[file.sha256])
-                for module in modules[first:last]
-                for file in module.files
-                if file.sha256 in offer.sources and file.sha256 not in shared.inline
-            }
-        if (names := tuple(files)) not in self._packs:
-            self._packs[names] = packs.packed(shared.record.key, files.values())
+        grows = had > 0 and len(files) < packs.FEW
+        groups = packs.groups_after(had, shared.record, offer.sources, shared.inline) if grows else [files.values()]
+        names = tuple(file.sha256 for group in groups for file in group)
+        if names not in self._packs:
+            least = 2 if grows else packs.FEW
+            self._packs[names] = [one for group in groups for one in packs.packed(shared.record.key, group, least)]
         return [pack for pack in self._packs[names] if (pack.path, pack.sha256) not in self._compared.taken]
 
     def _parts(self, written: Sequence[Shared], same: Sequence[Shared], revision: str) -> Iterator[Write]:
