@@ -79,32 +79,41 @@ class Additions:
         self._push = uuid.uuid4().hex[:12]
         self._lacked: dict[str, list[str]] = {}  # paths, by key, as the last look found them
         self._taken: dict[str, list[Addition]] = {}  # by key
+        self._recalled: dict[str, set[str]] = {}  # paths, by key: of those with modules that its record loses
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
         self._later: set[str] = set()  # paths of those that a later cachekit wrote
         self._told: set[str] = set()  # paths of those of which the index said something else
-        # The modules of own ones: of the change that is made, of changes that failed, and those that are not there.
-        self._written: dict[str, tuple[Place, frozenset[str]]] = {}  # by path
-        self._doubted: dict[str, tuple[Place, frozenset[str]]] = {}  # by path
-        self._refused: dict[str, frozenset[str]] = {}  # by key
+        # Names of the modules that this push adds: all, of the last change, of changes that failed, and those that are
+        # to be written again.
+        self._own: dict[Place, dict[str, str]] = {}  # by their marks
+        self._last: set[tuple[Place, str]] = set()
+        self._doubted: set[tuple[Place, str]] = set()
+        self._met: set[tuple[Place, str]] = set()  # and those that another push added meanwhile
+        self._again: dict[str, set[str]] = {}  # by key
+        self._began = time.monotonic()
         self.unlisted: frozenset[Place] = frozenset()
         self.looked = 0
 
     @property
     def lacks(self) -> bool:
-        """Whether a record, or what this push adds to it, lacked modules when this push looked last."""
-        return bool(self._lacked or self._refused)
+        """Whether something is to be written again, when this push looked last: but for what the index says."""
+        return bool(self._lacked or self._again)
 
     def concern(self, key: str) -> bool:
-        """Whether that was so of the record of a key."""
-        return key in self._lacked or key in self._refused
+        """Whether that is so of the record of a key."""
+        return key in self._lacked or key in self._again
+
+    def again(self, key: str) -> Collection[str]:
+        """The names of modules that this push adds to a record and that are to be written again.
+
+        No addition has them, or another push added them meanwhile: as another build, maybe, over whose files this
+        one's were sent, or the other way round.
+        """
+        return self._again.get(key, ())
 
     def doubt(self) -> None:
         """Hear that the last change failed: the remote may have taken the records of it without their additions."""
-        self._doubted |= self._written
-
-    def refused(self, key: str) -> frozenset[str]:
-        """The modules that this push adds to a record, and that no addition had when it looked last."""
-        return self._refused.get(key, frozenset())
+        self._doubted |= self._last
 
     def to(self, shared: Shared) -> list[Addition]:
         """The additions of others that a record lacks, as far as they may be used.
@@ -130,7 +139,7 @@ class Additions:
         """
         if not self._storage.compares:
             paths = [path for path in self._with(record.place, modules) if path not in self._done]
-            self._take(paths[:_READ], record)
+            self._recalled.setdefault(record.key, set()).update(self._take(paths[:_READ], record))
 
     def _with(self, place: Place, modules: Collection[str]) -> list[str]:
         """The paths of additions with some of these modules."""
@@ -141,19 +150,27 @@ class Additions:
     def _list(self, folder: str) -> list[Entry]:
         return list(islice(self._storage.list(folder, ""), _MOST))
 
-    def _take(self, paths: Sequence[str], record: Record) -> None:
-        for found in each([partial(self._read, path, record) for path in paths], LANES):
-            self._taken.setdefault(record.key, []).extend(found)
+    def _take(self, paths: Sequence[str], record: Record) -> set[str]:
+        """Read additions; returns the paths of those that may be used."""
+        read = each([partial(self._read, path, record) for path in paths], LANES)
         self._done.update(paths)
+        for found in read:
+            self._taken.setdefault(record.key, []).extend(found)
+        return {path for path, found in zip(paths, read, strict=True) if found}
 
-    def writes(self, todo: ToSign, shared: Shared, there: Collection[str], dropped: Collection[str]) -> list[Write]:
+    def writes(
+        self, todo: ToSign, shared: Shared, there: Collection[str], dropped: Collection[str], *, replaces: bool
+    ) -> list[Write]:
         """The documents with the modules of a record that are new; those with modules that it drops are removed.
+
+        Of the latter those that were recalled: what else they have is in the record.
 
         Args:
             todo: The record, as it will lie there.
             shared: The same, with the places of its files.
             there: The names of the modules that it has there now.
             dropped: The names of those that it had, and has no more: nobody shall add them again.
+            replaces: All that was there is replaced: also what was not recalled.
 
         Raises:
             UsageError: The user's key cannot be used, or is revoked.
@@ -163,7 +180,12 @@ class Additions:
             return []
         record = todo.record
         new = [module for module in record.modules if module.name not in there]
-        removed = [Write(path, None, ANY) for path in self._with(record.place, dropped)]
+        marks = {_mark(name) for name in dropped}
+        recalled = self._recalled.get(record.key, ())
+        hidden = (
+            self._with(record.place, dropped) if replaces else [one for one in recalled if marks & {*_said(one)[2]}]
+        )
+        removed = [Write(path, None, ANY) for path in hidden]
         at_once = [new[at : at + _MODULES] for at in range(0, len(new), _MODULES)] or [[]]
         if new and _is_closed(record):  # of two, one has all that the other has, or nothing is merged
             at_once = [list(record.modules)] if len(record.modules) <= _MODULES else [[]]
@@ -181,7 +203,7 @@ class Additions:
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        self._lacked, self._refused, self.unlisted = {}, {}, frozenset()
+        self._lacked, self._again, self.unlisted = {}, {}, frozenset()
         if self._storage.compares or not (draft.there or rows):
             return 0
         self.looked += 1
@@ -199,7 +221,7 @@ class Additions:
             rows = self._look_for_rows(by_place, rows)
         with suppress(RemoteError, AuthError):  # what is left over costs little
             self._clear(by_place, merged, rows)
-        return sum(map(len, self._lacked.values())) + len(self._refused) + len(self.unlisted)
+        return sum(map(len, self._lacked.values())) + len(self._again) + len(self.unlisted)
 
     def _look_for_modules(self, by_place: Mapping[Place, Sequence[Entry]], draft: Draft) -> set[str]:
         """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
@@ -214,12 +236,19 @@ class Additions:
         return had
 
     def _look_for_own(self, by_place: Mapping[Place, Sequence[Entry]]) -> None:
-        """Find modules of changes that failed which no addition has, although the record may have them."""
-        for place, names in self._doubted.values():
-            marks = {mark for one in by_place.get(place, []) for mark in _said(one.path)[2]}
-            if lost := {name for name in names if _mark(name) not in marks}:
-                self._refused[place.key] = self.refused(place.key) | lost
-        self._written, self._doubted = {}, {}
+        """Find what is to be written again of the modules that this push added."""
+        for place, own in self._own.items():
+            entries = by_place.get(place, [])
+            ours = [one.at for one in entries if _said(one.path)[0] == self._push]
+            since = max(ours, default=0.0) - (time.monotonic() - self._began) - _TOGETHER
+            others = [one for one in entries if _said(one.path)[0] != self._push and one.at >= since]
+            met = {(place, own[mark]) for one in others for mark in _said(one.path)[2] if mark in own} - self._met
+            marks = {mark for one in entries for mark in _said(one.path)[2]}
+            lost = {one for one in self._doubted if one[0] == place and _mark(one[1]) not in marks}
+            self._met |= met
+            if again := {name for _, name in met | lost}:
+                self._again[place.key] = again
+        self._last, self._doubted = set(), set()
 
     def _look_for_rows(self, by_place: Mapping[Place, Sequence[Entry]], rows: RemoteIndex) -> RemoteIndex:
         """Find records of which an index says something else than the last addition; returns the whole index."""
@@ -284,7 +313,9 @@ class Additions:
         name = "-".join([self._push, index.digits_of(todo.record), *sorted(_marks(modules))])
         path = f"{layout.additions(todo.record.place)}/{name}.json"
         self._done.add(path)
-        self._written[path] = todo.record.place, frozenset(module.name for module in modules)
+        for name in (module.name for module in modules):
+            self._last.add((todo.record.place, name))
+            self._own.setdefault(todo.record.place, {})[_mark(name)] = name
         return Write(path, raw, ANY)
 
     def _read(self, path: str, record: Record) -> list[Addition]:

@@ -147,7 +147,7 @@ def _in_place(
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
     is_long = storage.lines > 1 and len(document) > _longest(storage)
-    if anew or is_long or there.older or _differs(renewed, there):
+    if anew or is_long or there.older or _differs(renewed, there) or (todo.records and _is_raced(storage)):
         if is_long:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes]
@@ -178,7 +178,8 @@ def _added(
         return None
     renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known, raced=raced))
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
-    writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
+    changes = renewed is not recent or (todo.records and _is_raced(storage))  # there, others may have written meanwhile
+    writes = [Write(layout.INDEX, document, token)] if changes else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
     return Derived(tuple(writes), due=due, rows=renewed)
 

@@ -91,8 +91,7 @@ class Drafts:
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
             # Whoever merges an addition sees whether its files are there, but not whether they have the right bytes.
             replaces = one.offer.replaces and not self.additions.looked  # what came since stays
-            hides = one.gone if replaces or self._compared.reads else ()
-            additions += self.additions.writes(one.to_sign, final, one.there, hides)
+            additions += self.additions.writes(one.to_sign, final, one.there, one.gone, replaces=replaces)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
@@ -279,13 +278,13 @@ class Drafts:
             self.additions.recall(mine, missing)
         taken = self.additions.to(merged)
         if taken:  # in one question, as far as the remote answers many
-            self._compared.stat(sorted({path for other, _ in taken for path in other.by_path}), revision)
+            self._compared.ask_again({path for other, _ in taken for path in other.by_path}, revision)
         for other, chained in taken:
-            if sound := self._compared.usable(other, offer, revision):
+            if sound := self._compared.usable(other, offer, revision, partly=True):
                 merged, added = document.merge(sound, merged), [*added, *chained]
-        refused = self.additions.refused(key)
+        anew = self.additions.again(key)
         # Where it lacks files, those that are here are sent.
-        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not refused:
+        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not anew:
             if theirs.record == mine:
                 self._same.append(offer)
             else:
@@ -302,7 +301,7 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable) - refused, gone=left_out)
+        return structs.replace(own, shared=merged, reused=reused, there=_names(usable).difference(anew), gone=left_out)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

@@ -124,6 +124,7 @@ def publish(
             new = {file.path: file for file in todo.new}
             try:
                 fits = dry_run or _upload(storage, ahead, revision, tell, compared.taken)
+                compared.sent(() if dry_run else [one for one in ahead if (one.path, one.sha256) not in compared.taken])
                 sent |= {
                     one.path: one for one in ahead if one.path in new and (one.path, one.sha256) not in compared.taken
                 }

@@ -175,13 +175,17 @@ class BucketStorage(Storage):
     def commit(self, change: Commit, revision: str) -> str:
         """A look, unless the last one is fresh; and one request for all documents, in their order, after few files."""
         check([write.path for write in change.writes])
-        files = [file for file in change.files if (file.path, file.sha256) not in self._sent]
+        sent, self._sent = self._sent, set()
+        files = [file for file in change.files if (file.path, file.sha256) not in sent]
         if sum(file.size for file in files) > self.joins:
             self.upload(files, revision, lambda _: None)
             files = []
         paths = [write.path for write in change.writes if write.data is None or write.token != ANY]
-        there = self._look([*(file.path for file in files), *paths], FRESH)
-        self._compare([file for file in files if file.path in there], there)
+        there = self._look([*(file.path for file in change.files), *paths], FRESH)
+        # What was sent as well: others may have sent theirs to the same path since, or removed it.
+        self._compare([file for file in change.files if file.path in there], there)
+        if gone := [file.path for file in change.files if file not in files and file.path not in there]:
+            raise ConflictError(f"{self.name}: {gone[0]} is gone again")
         for write in change.writes:
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
