@@ -1,6 +1,6 @@
 """What pushes write where no swap tells who was faster: a note of each lies beside, until no race can lose it.
 
-    cachekit/v1/index/new/<compiler dir>/<model type>/<key>/<push>-<digest>[-<mark>…].json
+    cachekit/v1/index/new/<compiler dir>/<model type>/<key>/<push>-<digest>[-<mark>…][-taken-<mark>…].json
         {"record": {with some of its modules}, "sha256": "…", "inline": …, "places": …, "envelopes": […]}
 
 On a bucket of the Hub the last writer wins: of two pushes that build on the same state of a record, the slower one
@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -35,7 +35,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
 from cachekit.remotes.fetch_files import LANES
 from cachekit.remotes.index import RemoteIndex
-from cachekit.remotes.offer import Draft
+from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ANY, Commit, Entry, Storage, Write
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store.layout import Place
@@ -50,13 +50,18 @@ KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there
 _OLD = 32  # additions that may be needed no more, and are worth two requests which remove them
 _TOGETHER = 5.0  # seconds by the remote's clock that a change may take from its first file to its last
 _MOST = 2000  # that are looked at, of all records and of each: two requests
-_READ = 256  # that are read for one draft
+_READ = 256  # that are read for one draft; and of those that a push reads in vain
 _ROWS = 64  # records that are read for one index
+_ALL_ROWS = 256  # and for all that a push writes
+_ASKED = 1000  # records of which the index says something else, that are asked for: one request
 _LISTED = 3600.0  # seconds after which a record without a row is left to the listing of the day
+_ANCIENT = 30 * DAY  # after which none is of use: somebody would have missed what it has
 _DOUBTED = 4  # records that are read a day later, to see whether they have what was added
 _LARGEST = 16 << 20  # bytes of one
 _MODULES = 16  # of one: its name has 203 characters then
 _MARK = 10  # hexadecimal digits, by which one module is known among 10,000
+_WHOLE = "whole"  # in the place of the marks: it has more modules than marks, and all that the record has
+_TAKEN = "taken"  # before the marks of modules that its push has from others
 _SIGNED = "envelopes"
 
 Addition = tuple[Shared, tuple[ReusedOrigin, ...]]  # and what a record reuses that takes it over
@@ -68,14 +73,19 @@ class Additions:
     Args:
         storage: The remote.
         signing: Signs, and says what of others may be used.
+        offers: What this push offers.
 
     Attributes:
-        unlisted: The places of records of which the index said something else, when this push looked last.
+        unlisted: Records of which the index said something else, when this push looked last: by their places, the first
+            digits of their digests.
         looked: How often this push has looked.
     """
 
-    def __init__(self, storage: Storage, signing: Signing) -> None:
+    def __init__(self, storage: Storage, signing: Signing, offers: Sequence[Offer]) -> None:
         self._storage, self._signing = storage, signing
+        self._offered = {
+            (one.shared.record.place, module.name) for one in offers for module in one.shared.record.modules
+        }
         self._push = uuid.uuid4().hex[:12]
         self._lacked: dict[str, list[str]] = {}  # paths, by key, as the last look found them
         self._taken: dict[str, list[Addition]] = {}  # by key
@@ -83,15 +93,17 @@ class Additions:
         self._done: set[str] = set()  # paths of own ones, and of those that were taken, or cannot be
         self._later: set[str] = set()  # paths of those that a later cachekit wrote
         self._told: set[str] = set()  # paths of those of which the index said something else
-        # Names of the modules that this push adds: all, of the last change, of changes that failed, and those that are
-        # to be written again.
-        self._own: dict[Place, dict[str, str]] = {}  # by their marks
+        # Names of the modules that this push adds: those that it offers itself, by their marks; those of the last
+        # change, of changes that failed, that another push added meanwhile, and that are to be written again.
+        self._own: dict[Place, dict[str, str]] = {}
         self._last: set[tuple[Place, str]] = set()
         self._doubted: set[tuple[Place, str]] = set()
-        self._met: set[tuple[Place, str]] = set()  # and those that another push added meanwhile
+        self._met: set[tuple[Place, str]] = set()
         self._again: dict[str, set[str]] = {}  # by key
         self._began = time.monotonic()
-        self.unlisted: frozenset[Place] = frozenset()
+        self._vain = 0  # how many were read that cannot be used
+        self._rows = 0  # how many records were read for the index
+        self.unlisted: Mapping[Place, str] = {}
         self.looked = 0
 
     @property
@@ -124,7 +136,8 @@ class Additions:
         key, marks = shared.record.key, _marks(shared.record.modules)
         wanted: list[str] = []
         for path in sorted(self._lacked.get(key, []), key=lambda path: -len(_said(path)[2])):
-            if path not in self._done and not marks.issuperset(_said(path)[2]) and len(wanted) < _READ:
+            room = len(wanted) < _READ and self._vain < _READ
+            if path not in self._done and not marks.issuperset(_said(path)[2]) and room:
                 wanted.append(path)
                 if key not in self._taken:  # some of what is read first may not be usable: then all others are read
                     marks.update(_said(path)[2])
@@ -156,6 +169,7 @@ class Additions:
         self._done.update(paths)
         for found in read:
             self._taken.setdefault(record.key, []).extend(found)
+            self._vain += not found
         return {path for path, found in zip(paths, read, strict=True) if found}
 
     def writes(
@@ -179,17 +193,26 @@ class Additions:
         if self._storage.compares:
             return []
         record = todo.record
-        new = [module for module in record.modules if module.name not in there]
+        new: Sequence[Module] = [module for module in record.modules if module.name not in there]
+        # Of two archives one stays, unless it has all of the other; and what others signed is the whole record.
+        whole = bool(new) and (_is_closed(record) or self._signing.passes_on(todo))
+        new = record.modules if whole else new
         marks = {_mark(name) for name in dropped}
         recalled = self._recalled.get(record.key, ())
         hidden = (
             self._with(record.place, dropped) if replaces else [one for one in recalled if marks & {*_said(one)[2]}]
         )
         removed = [Write(path, None, ANY) for path in hidden]
+        if whole and len(new) > _MODULES:
+            return [*removed, self._write(todo, shared, new, [_WHOLE])]
         at_once = [new[at : at + _MODULES] for at in range(0, len(new), _MODULES)] or [[]]
-        if new and _is_closed(record):  # of two, one has all that the other has, or nothing is merged
-            at_once = [list(record.modules)] if len(record.modules) <= _MODULES else [[]]
-        return [*removed, *(self._write(todo, shared, some) for some in at_once)]
+        return [*removed, *(self._write(todo, shared, some, self._marked(record.place, some)) for some in at_once)]
+
+    def _marked(self, place: Place, modules: Sequence[Module]) -> list[str]:
+        """What the name of an addition with some modules says of them."""
+        taken = [module for module in modules if (place, module.name) not in self._offered]
+        own = [module for module in modules if (place, module.name) in self._offered]
+        return [*sorted(_marks(own)), *([_TAKEN] if taken else []), *sorted(_marks(taken))]
 
     def look(self, draft: Draft, rows: RemoteIndex | None) -> int:
         """How much of others lacks what a push wrote; removes what is needed no more.
@@ -203,7 +226,7 @@ class Additions:
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        self._lacked, self._again, self.unlisted = {}, {}, frozenset()
+        self._lacked, self._again, self.unlisted = {}, {}, {}
         if self._storage.compares or not (draft.there or rows):
             return 0
         self.looked += 1
@@ -227,22 +250,23 @@ class Additions:
         """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
         had = set[str]()
         for record in (one.record for one in draft.there):
-            marks = _marks(record.modules)
+            marks, digest = _marks(record.modules), index.digits_of(record)
             for path in (one.path for one in by_place.get(record.place, [])):
-                if marks.issuperset(_said(path)[2]):
+                if marks.issuperset(_said(path)[2]) or _said(path)[1] == digest:
                     had.add(path)
-                elif path not in self._done:
+                elif path not in self._done and self._vain < _READ:
                     self._lacked.setdefault(record.key, []).append(path)
         return had
 
     def _look_for_own(self, by_place: Mapping[Place, Sequence[Entry]]) -> None:
         """Find what is to be written again of the modules that this push added."""
-        for place, own in self._own.items():
-            entries = by_place.get(place, [])
+        for place in {*self._own, *(place for place, _ in self._doubted)}:
+            entries, own = by_place.get(place, []), self._own.get(place, {})
             ours = [one.at for one in entries if _said(one.path)[0] == self._push]
             since = max(ours, default=0.0) - (time.monotonic() - self._began) - _TOGETHER
             others = [one for one in entries if _said(one.path)[0] != self._push and one.at >= since]
-            met = {(place, own[mark]) for one in others for mark in _said(one.path)[2] if mark in own} - self._met
+            made = (mark for one in others for mark in takewhile(_TAKEN.__ne__, _marks_in(one.path)))
+            met = {(place, own[mark]) for mark in made if mark in own} - self._met
             marks = {mark for one in entries for mark in _said(one.path)[2]}
             lost = {one for one in self._doubted if one[0] == place and _mark(one[1]) not in marks}
             self._met |= met
@@ -262,9 +286,15 @@ class Additions:
             for place, last in lasts.items()
             if last.path not in self._told and rows.digest_at(short[place]) != _said(last.path)[1]
             if last.at > now - _LISTED or short[place] in rows.paths
-        ][:_ROWS]
-        self._told.update(lasts[place].path for place in differ)
-        self.unlisted = frozenset(differ)
+        ][:_ASKED]
+        if differ:  # of records that somebody removed, additions may be left
+            there = self._storage.stat([layout.record_path(place) for place in differ], "")
+            self._told.update(lasts[place].path for place in differ if layout.record_path(place) not in there)
+            most = min(_ROWS, _ALL_ROWS - self._rows)  # who comes next looks, too
+            differ = [place for place in differ if layout.record_path(place) in there][:most]
+            self._rows += len(differ)
+            self._told.update(lasts[place].path for place in differ)
+        self.unlisted = {place: _said(lasts[place].path)[1] for place in differ}
         return rows
 
     def _clear(
@@ -277,7 +307,10 @@ class Additions:
             return
         settled = {place for place in by_place if place.key not in self._lacked and place not in self.unlisted}
         old = {one.path: place for place in settled for one in by_place[place] if 0 < one.at < now - KEPT}
-        if len(old) < _OLD:
+        at = {one.path: one.at for place in settled for one in by_place[place] if one.path in old}
+        vain = {path for path in at.keys() & self._done - self._later if at[path] < now - DAY}
+        vain |= {path for path in at if at[path] < now - _ANCIENT}
+        if len(old) < _OLD and not vain:  # those that were read in vain cost the next push as much again
             return
         there = self._storage.stat(sorted({layout.record_path(place) for place in old.values()}), "")
         sure, doubted = {*merged}, list[Place]()
@@ -294,15 +327,18 @@ class Additions:
             if shared := document.listed(self._storage, layout.record_path(place), ""):
                 marks, closed = _marks(shared.record.modules), _is_closed(shared.record)
                 for one in by_place[place]:
-                    said = set(_said(one.path)[2])
-                    if marks >= said or (closed and not marks < said):  # of two archives one stays
+                    said, same = set(_said(one.path)[2]), _said(one.path)[1] == index.digits_of(shared.record)
+                    if marks >= said or same or (closed and not marks < said):  # of two archives one stays
                         sure.add(one.path)
-        vain = {one.path for place in by_place for one in by_place[place] if one.at < now - DAY}
-        if removed := sorted(old.keys() & (sure | (vain & self._done - self._later))):
-            writes = [Write(path, None, ANY) for path in removed]
+        removed = old.keys() & (sure | vain)
+        for place in {*old.values()}:  # the last one says what the index must say, as long as another is left
+            paths = [one.path for one in sorted(by_place[place], key=lambda one: one.at)]
+            removed -= set() if removed.issuperset(paths) else {paths[-1]}
+        if removed:
+            writes = [Write(path, None, ANY) for path in sorted(removed)]
             self._storage.commit(Commit(f"cachekit: [{uuid.uuid4().hex[:12]}]", writes=writes), "")
 
-    def _write(self, todo: ToSign, shared: Shared, modules: Sequence[Module]) -> Write:
+    def _write(self, todo: ToSign, shared: Shared, modules: Sequence[Module], marks: Sequence[str]) -> Write:
         from cachekit.trust import envelope
 
         raw = b"{}\n"
@@ -310,12 +346,13 @@ class Additions:
             added = structs.replace(shared, record=structs.replace(todo.record, modules=tuple(modules)))
             signed = self._signing.over(structs.replace(todo, record=added.record))
             raw = serialise(added.whole | envelope.to_document(signed))
-        name = "-".join([self._push, index.digits_of(todo.record), *sorted(_marks(modules))])
+        name = "-".join([self._push, index.digits_of(todo.record), *marks])
         path = f"{layout.additions(todo.record.place)}/{name}.json"
         self._done.add(path)
-        for name in (module.name for module in modules):
-            self._last.add((todo.record.place, name))
-            self._own.setdefault(todo.record.place, {})[_mark(name)] = name
+        names = {(todo.record.place, module.name) for module in modules}
+        self._last |= names
+        for place, name in names & self._offered:
+            self._own.setdefault(place, {})[_mark(name)] = name
         return Write(path, raw, ANY)
 
     def _read(self, path: str, record: Record) -> list[Addition]:
@@ -354,6 +391,13 @@ def _marks(modules: Iterable[Module]) -> set[str]:
 
 def _said(path: str) -> tuple[str, str, list[str]]:
     """What the name of an addition says: the push, the first digits of the record's digest, the modules' marks."""
-    push, _, rest = path.rpartition("/")[2].removesuffix(".json").partition("-")
-    digest, *marks = rest.split("-")
-    return push, digest, marks
+    push, digest, *_ = f"{_name(path)}-".split("-")
+    return push, digest, [mark for mark in _marks_in(path) if mark != _TAKEN]
+
+
+def _marks_in(path: str) -> list[str]:
+    return _name(path).split("-")[2:]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json")

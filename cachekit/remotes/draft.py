@@ -61,7 +61,7 @@ class Drafts:
     def __init__(self, compared: Comparison) -> None:
         self._compared = compared
         self._storage, self._offers, self._signing = compared.storage, compared.offers, compared.signing
-        self.additions = Additions(self._storage, self._signing)
+        self.additions = Additions(self._storage, self._signing, self._offers)
         # Of the last draft: records there by key, of which this machine has another build; why nobody, or not this
         # user, could use a record there as it is, and why it is left as it is, by key; and the offers that lie there.
         self._others: dict[str, Record] = {}

@@ -7,7 +7,7 @@ taken by other bytes (another build of the same module) goes to a place named by
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -257,7 +257,7 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
 
 
 def _derived(
-    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Collection[Place], *, dry_run: bool
+    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Mapping[Place, str], *, dry_run: bool
 ) -> Derived:
     """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
     try:
@@ -275,7 +275,7 @@ def _add_rows(
     seconds: float,
     clock: Clock,
     *,
-    unlisted: Collection[Place],
+    unlisted: Mapping[Place, str],
     renews: bool,
 ) -> Derived:
     """Add records that are there to the index, in races with others until one is won, and renew it where it is due.
