@@ -68,7 +68,8 @@ def test_wrong_credentials_are_told_and_never_shown(server, storage, status, cod
         with pytest.raises(AuthError) as caught:
             call()
         assert str(status) in caught.value.cause
-        assert (caught.value.hint == S3.login) == (code in {"SignatureDoesNotMatch", "InvalidAccessKeyId"})
+        wrong = any(code in caught.value.cause for code in ("SignatureDoesNotMatch", "InvalidAccessKeyId"))
+        assert (caught.value.hint == S3.login) == wrong, "an answer to HEAD has no code"
         assert KEY not in shown(caught.value)
         assert SECRET not in shown(caught.value)
 
