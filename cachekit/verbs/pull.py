@@ -23,6 +23,7 @@ from cachekit.remotes.fetch import Pulled, fetch
 from cachekit.remotes.fetch_files import Fetched
 from cachekit.remotes.judging import beside_found, none_used, not_used
 from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
+from cachekit.remotes.nearest_on import by_key
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
 from cachekit.store.archive import UnsafeArchiveError
@@ -32,6 +33,7 @@ from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
 from cachekit.text import first_of
 from cachekit.values import Answer
+from cachekit.verbs.entry import row_of
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, using_store
 
@@ -114,6 +116,31 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
         return Outcome(name, "would-fetch", prepared.key, place, bytes=planned.fetch, present=present)
     done = fetch(session.store, session.remotes, planned.found, registry.judge(planned.found.shared.record.directory))
     return fetched(name, prepared.key, done)
+
+
+@using_store
+def pull_key(session: Session, beginning: str, *, dry_run: bool = False) -> Outcome:
+    """Fetch the record of a key, as that of a command, which no recipe names; see `Cache.pull`."""
+    for remote in session.remotes.readable:
+        remote.retry()
+    here = session.store.by_prefix(beginning)
+    place = row_of(here, beginning).place if here else None
+    if place is None and (known := by_key(beginning, session.store, session.remotes)[0]):
+        place = known.place
+    record = session.store.lookup(place) if place else None
+    if record is not None:
+        return Outcome(record.recipe, "present", record.key, present=record.size)
+    found = session.remotes.find(place, anew=True) if place else None
+    if found is None:
+        key = place.key if place else ""
+        session.remotes.raise_failure(key)
+        return Outcome(beginning, "absent", key, error=session.remotes.unasked(beginning))
+    record, origin = found.shared.record, found.remote.name
+    if dry_run:
+        lacking = sum(file.size for file in session.store.lacking(record.files))
+        return Outcome(record.recipe, "would-fetch", record.key, origin, bytes=lacking, present=record.size - lacking)
+    done = fetch(session.store, session.remotes, found, registry.judge(record.directory))
+    return fetched(record.recipe, record.key, done)
 
 
 def fetched(name: str, key: str, done: Pulled, *, dry_run: bool = False) -> Outcome:
@@ -236,7 +263,7 @@ def _cache_of(name: str) -> ForeignCache:
     examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
     if cache is None and adapter.prefix:
         raise UsageError(
-            f"modules of {name} are in records only", hint="cachekit pull RECIPE fetches a record with its modules"
+            f"modules of {name} are in records only", hint="cachekit pull RECIPE|KEY fetches a record with its modules"
         )
     what = "module of a compiler's cache"
     if "/" not in name:
