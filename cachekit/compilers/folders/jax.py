@@ -44,7 +44,7 @@ JAX = Declaration(
     seconds=4,
     untouched=(
         "JAX's cache was neither read nor written: nothing was compiled, or the script names a folder of its own "
-        "(jax_compilation_cache_dir), which wins over the variable that cachekit sets"
+        "(jax_compilation_cache_dir) or switches the cache off, which wins over the variables that cachekit sets"
     ),
 )  # fmt: skip
 ADAPTERS = {JAX.name: FolderAdapter(JAX)}
