@@ -212,7 +212,7 @@ def asked(hub: Hub, home: Path, what: str, way: Callable[[Watched], None]) -> li
 
 def look_up(member: Watched) -> None:
     """A recipe that is not there, and what would help."""
-    found = plan(member.prepare(), member.store, member.session.remotes, reuse_bytes=10**9)
+    found = plan(member.prepare(), member.store, member.session.remotes, anew=True, reuse_bytes=10**9)
     print(f"(its nearest differs in {', '.join(change.name for change in found.changes)})")
 
 

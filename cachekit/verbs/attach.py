@@ -112,7 +112,7 @@ class Attachment:
             self._state = "attended"
             self._notes.append("the cache is already in use: by `cachekit run`, or attached earlier in this process")
             return
-        self._plan = planned = plan(self._prepared, self._session.store, self._session.remotes)
+        self._plan = planned = plan(self._prepared, self._session.store, self._session.remotes, anew=True)
         if self._strict and not ready(planned):
             raise not_warm(planned)
         for why in planned.untrusted:  # a process prints nothing of its own

@@ -69,7 +69,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
-    planned = plan(prepared, session.store, session.remotes)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(unfetched(planned, session.remotes) if planned.hit else planned)

@@ -223,7 +223,7 @@ def lock(
     """
     for remote in session.remotes.readable:
         remote.retry()
-    planned = plan(prepared, session.store, session.remotes)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     if planned.record is None:
         session.remotes.raise_failure(prepared.key)
         raise miss_error(planned)

@@ -123,6 +123,7 @@ def plan(
     store: Store,
     remotes: Remotes | None = None,
     *,
+    anew: bool = False,
     reuse_bytes: int = 0,
     everywhere: bool = False,
 ) -> Plan:
@@ -131,11 +132,12 @@ def plan(
     Args:
         prepared: The recipe.
         store: The local store.
-        remotes: The remotes. They are asked, whatever is remembered of what they had not.
+        remotes: The remotes.
+        anew: Ask those, whatever is remembered of what they had not.
         reuse_bytes: The largest record that a warm may begin with, and the most that it fetches; 0 seeks none.
         everywhere: On a miss look for the nearest record on the remotes, too; so where `reuse_bytes` is not 0.
     """
-    found = plans([prepared], store, remotes, anew=True, reuse_bytes=reuse_bytes, everywhere=everywhere)
+    found = plans([prepared], store, remotes, anew=anew, reuse_bytes=reuse_bytes, everywhere=everywhere)
     return found.plans[0]
 
 
@@ -167,7 +169,7 @@ def plans(
         wanted: The recipes.
         store: The local store.
         remotes: The remotes.
-        anew: Ask the remotes, whatever is remembered of what they had not.
+        anew: See `plan`.
         beside: Only looked up, in the same questions.
         reuse_bytes: See `plan`.
         everywhere: See there.
@@ -382,7 +384,7 @@ def look_again(
     Returns:
         What there is now; and that, in the store, where a remote has it.
     """
-    again = plan(prepared, session.store, session.remotes, reuse_bytes=reuse_bytes)
+    again = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     unrestored(session, again, error, last=last)
     return again, fetch_planned(session, again) if again.found else None
 

@@ -103,7 +103,7 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     """Fetch a recipe's record into the store; see `Cache.pull`."""
     for remote in session.remotes.readable:
         remote.retry()
-    planned = plan(prepared, session.store, session.remotes)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     name = prepared.recipe.name
     if planned.record is None:
         session.remotes.raise_failure(prepared.key)

@@ -108,7 +108,7 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    found = plan(prepared, session.store, session.remotes)
+    found = plan(prepared, session.store, session.remotes, anew=True)
     if require_warm and not ready(found):
         raise not_warm(found)
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status=found.status, remote=found.remote)

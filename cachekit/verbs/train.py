@@ -126,7 +126,7 @@ def train(
     prepared.compiler.node.check(prepared.recipe)
     resume = checked(session, prepared, output_dir, resume, checkpoint_dir)
     reuse_bytes = 0 if recache else session.config.reuse_bytes
-    planned = plan(prepared, session.store, session.remotes, reuse_bytes=reuse_bytes)
+    planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:
         gone = planned.found and not recache

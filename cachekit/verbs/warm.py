@@ -100,7 +100,7 @@ def warm(
     start = time.monotonic()
     check_data(prepared.recipe)
     reuse_bytes = 0 if recache else session.config.reuse_bytes
-    planned = planned or plan(prepared, session.store, session.remotes, reuse_bytes=reuse_bytes)
+    planned = planned or plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     session.journal.emit(
         "plan", recipe=prepared.recipe.name, key=prepared.key, status=planned.status, remote=planned.remote
     )

@@ -49,4 +49,4 @@ def test_in_the_team_one_compiles_and_the_other_fetches(script, work):
     assert "compiled 3 graphs" in said[ann:bob]
     assert "compiled 3 graphs" not in said[bob:]
     assert "tiny: miss" in said[:ann]
-    assert "tiny: hit" in said[ann:bob]
+    assert "1 file, 10.2 kB from hf://team/cache" in said[bob:]
