@@ -411,3 +411,23 @@ def test_only_signed_additions_go_into_a_record_that_a_signature_is_asked_for(tm
     names = {one.name for one in record.modules}
     assert ("standin-1.0/MODULE_1" in names) == believed
     assert "standin-1.0/MODULE_2" in names
+
+
+@pytest.mark.feature("T1")
+def test_what_somebody_passes_on_with_the_signature_of_another_is_added_again(tmp_path, hub):
+    said = {make_storage(hub).name: "signed"}
+    believes_bob = trust(BOB, key=ALICE, said=said)
+    pushes(tmp_path, "bob", make_storage(hub), module(1), said=trust(ALICE, key=BOB, said=said))
+    alice = Watched(tmp_path / "alice", shared=[(make_storage(hub), "rw")], trust=believes_bob)
+    place = make_record()[0].place
+    alice.pull(alice.session.remotes.find(place))
+    hub.buckets.known["team/cache"]["files"].clear()
+
+    def faster():
+        (done,) = push(alice.store, alice.session.remotes, [alice.store.lookup(place)])
+        assert len(done.records) == 1
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), module(2), said=believes_bob)
+    reader = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")], trust=trust(ALICE, BOB, said=said))
+    record = reader.session.remotes.find(place).shared.record
+    assert {one.name for one in record.modules} == {"standin-1.0/MODULE_1", "standin-1.0/MODULE_2"}

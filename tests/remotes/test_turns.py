@@ -1,4 +1,4 @@
-"""Whatever order pushes to a bucket of the Hub take turns in, and whatever fails: nothing of those that end well is lost."""
+"""Pushes to a bucket of the Hub in whatever order they take turns: nothing of those that end well is lost."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
-from cachekit.remotes import additions, layout
+from cachekit.remotes import additions, layout, publish
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Offer
 from cachekit.text import DAY
@@ -65,6 +65,14 @@ def the_same_and_one_more(bucket):
     bucket.run()
 
 
+def rows_by_themselves(bucket):
+    """After some lost races records go without the index."""
+    bucket.patch.setattr(publish, "TRIES", 0)
+    for number in (1, 2, 3):
+        bucket.push(module(number, key=number))
+    bucket.run()
+
+
 def one_killed(bucket):
     killed, *_ = three(bucket)
     killed.killed_at = bucket.chance.randrange(14)
@@ -103,6 +111,13 @@ def each_with_a_fault(bucket):
     faults += [Fault(UncertainError, part) for part in (layout.INDEX, "/records/", layout.NEW)]
     for push in three(bucket):
         push.fault = bucket.chance.choice(faults)
+    bucket.run()
+
+
+def each_without_its_additions(bucket):
+    """Of the operations of one batch, a Hub may refuse some: then a slower push would write over the record."""
+    for push in three(bucket):
+        push.fault = Fault(bucket.chance.choice([RemoteError, UncertainError]), layout.NEW)
     bucket.run()
 
 
@@ -159,9 +174,10 @@ def cleared(bucket):
 
 
 SCENARIOS = {
-    **{one.__name__: one for one in (three_at_once, two_records_each, the_same_and_one_more)},
+    **{one.__name__: one for one in (three_at_once, two_records_each, the_same_and_one_more, rows_by_themselves)},
     **{one.__name__: one for one in (one_killed, one_killed_beside_other_keys, several_killed_and_run_again)},
-    **{one.__name__: one for one in (each_with_a_fault, one_that_lands_late, one_that_replaces, cleared)},
+    **{one.__name__: one for one in (each_with_a_fault, each_without_its_additions, one_that_lands_late)},
+    **{one.__name__: one for one in (one_that_replaces, cleared)},
     "two_builds": partial(two_builds, joins=1 << 20, size=6000),
     "two_builds_sent_ahead": partial(two_builds, joins=0, size=5000),
     "two_builds_of_two_sizes_sent_ahead": partial(two_builds, joins=0, size=6000),
@@ -190,10 +206,77 @@ def test_a_record_that_the_index_named_already_is_written_with_the_index():
     """Others write both meanwhile."""
     with world(0) as bucket:
         same, other = (together(*map(module, numbers)) for numbers in ((1, 2), (2, 1)))
-        slow = bucket.until(bucket.push(same), layout.INDEX)
-        slower = bucket.until(bucket.push(other), layout.INDEX)
+        slow = bucket.until(bucket.push(same), f"read {layout.INDEX}")
+        slower = bucket.until(bucket.push(other), f"read {layout.INDEX}")
         bucket.alone(same)
         bucket.until(slow, "batch")
         bucket.until(slower, "its end")
         bucket.until(slow, "its end")
         assert not bucket.trouble(bucket.pushed()), bucket.log
+
+
+def names(bucket, record, count):
+    """Somebody puts what is no addition where those to a record lie."""
+    ends = (f"{number:012x}-{'c' * 8}-{number:010x}.json" for number in range(count))
+    bucket.write([(f"{layout.additions(record.place)}/{end}", b"{}") for end in ends])
+
+
+def test_additions_to_records_that_are_not_there_cost_little():
+    with world(0) as bucket:
+        bucket.alone(module(0))
+        for number in range(500):
+            names(bucket, make_record(1000 + number)[0], 1)
+        pushed = bucket.alone(module(1))
+        assert not bucket.trouble(bucket.pushed())
+        assert pushed.result.tries <= 2
+        assert pushed.requests <= 15
+
+
+def test_many_additions_that_cannot_be_used_are_not_all_read_and_go_after_a_day():
+    with world(0) as bucket:
+        bucket.alone(module(0))
+        names(bucket, make_record()[0], 400)
+        assert bucket.alone(module(1)).requests <= 1100
+        bucket.now += DAY + 5
+        costs = [bucket.alone(module(number)).requests for number in (2, 3, 4)]
+        assert not bucket.trouble(bucket.pushed())
+        assert costs[-1] <= 15
+
+
+def test_additions_to_many_records_with_modules_whose_files_are_gone_cost_little():
+    with world(0) as bucket:
+        for key in range(1, 13):
+            for number in (1, 2):
+                bucket.alone(module(number, key=key))
+        bucket.remove("MODULE_1/")
+        for key in range(1, 13):
+            bucket.alone(module(3, key=key))
+        costs = []
+        for number in range(6):
+            bucket.now += DAY + 5
+            costs.append(bucket.alone(module(number, key=99)).requests)
+        assert max(costs) <= 25
+
+
+def test_additions_to_one_record_with_modules_whose_files_are_gone_cost_little_after_a_day():
+    with world(0) as bucket:
+        for number in range(20):
+            bucket.alone(module(number))
+            bucket.now += 2000
+        bucket.remove("MODULE_")
+        costs = []
+        for number in range(20, 26):
+            costs.append(bucket.alone(module(number)).requests)
+            bucket.now += DAY
+        assert max(costs[2:]) <= 15
+
+
+def test_a_crowd_that_pushes_different_records_asks_little():
+    with world(0) as bucket:
+        bucket.alone(module(0))
+        crowd = [bucket.push(module(1, key=key)) for key in range(2, 22)]
+        for push in crowd:
+            push.ready += bucket.chance.random()
+        bucket.run_timed(0.04)
+        assert not bucket.trouble(bucket.pushed())
+        assert sum(push.requests for push in crowd) <= 40 * len(crowd)
