@@ -1,8 +1,6 @@
 """Pushes to a bucket of the Hub that take turns: each runs up to its next request, in an order that a seed decides.
 
-The real `publish` runs on the real `BucketStorage`. What stands in is the client below, by the contract of the Hub's
-buckets: the operations of a batch are carried out in their order, and some may be refused; it is no transaction; there
-is no condition, and the last writer of a path wins; a file says when it came (`uploadedAt`). Requests take no time.
+The real `publish` runs on the real `BucketStorage`, over `bucket_client`. A request takes no time.
 """
 
 from __future__ import annotations
@@ -13,31 +11,17 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
-from urllib.parse import unquote
 
 import pytest
 
-from cachekit.errors import RemoteError, TooLargeError, UncertainError
 from cachekit.remotes import additions, budget, derived, document, index, layout, parts, publish, survey
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.offer import Offer
 from cachekit.store.record import paths_of
-
-
-class Fault(NamedTuple):
-    """What goes wrong with a batch: the error of its push, and which of its paths are as they were."""
-
-    error: type[RemoteError]
-    refused: str | None = ""  # what they have in them; None: all was done
-    late: bool = False  # what was not done is done later
-
-
-LOST, NEVER, LATE = Fault(UncertainError, None), Fault(UncertainError), Fault(UncertainError, late=True)
+from tests.remotes.bucket_client import Client
 
 
 class Killed(BaseException):
@@ -63,7 +47,7 @@ class Push(Clock):
         self.steps = self.requests = 0
         self.ready = world.now  # when its next step comes, where requests take time
         self.storage = hub_bucket.BucketStorage("hf://buckets/team/cache")
-        self.storage._client, self.storage.joins = Client(self), joins
+        self.storage._client, self.storage.joins = Client(self, world), joins
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -100,76 +84,10 @@ class Push(Clock):
     def now(self):
         return self.world.now
 
-    def wall(self):
-        return self.world.time()
-
     def sleep(self, seconds):
         self.ready = self.world.now + seconds
         self.turn("sleep", 0)
         self.world.now = max(self.world.now, self.ready)
-
-
-class Client:
-    """What a bucket asks its client for, and what that one asks the Hub's."""
-
-    endpoint = "http://hub"
-
-    def __init__(self, push: Push):
-        self._push, self._files = push, push.world.files
-
-    def call(self, **_):
-        return None
-
-    def ask(self, question):
-        return question(self)
-
-    def each(self, question, call):
-        return question(self)
-
-    def send(self, job, call):
-        return job(self)
-
-    def document(self, url, path, limit, call):
-        self._push.turn(f"read {path}", 2)
-        if path not in self._files:
-            raise FileNotFoundError(path)
-        data, name, _ = self._files[path]
-        if len(data) > limit:
-            raise TooLargeError("it is too large", token=name)
-        return data, name, ""
-
-    def chunks(self, url, call, start, end):
-        path = unquote(url.rpartition("/")[2])
-        yield self.document(url, path, 1 << 30, call)[0][start:end]
-
-    def bucket_info(self, name):
-        self._push.turn("info")
-        return SimpleNamespace(id=name, private=True)
-
-    def get_bucket_paths_info(self, name, paths):
-        self._push.turn(f"stat {' '.join(paths)}")
-        return [self._entry(path) for path in paths if path in self._files]
-
-    def list_bucket_tree(self, name, below, *, recursive):
-        self._push.turn(f"list {below}")
-        return [self._entry(path) for path in sorted(self._files) if path.startswith(f"{below}/")]
-
-    def _entry(self, path):
-        data, name, at = self._files[path]
-        at = datetime.fromtimestamp(round(at, 3), timezone.utc)
-        return SimpleNamespace(type="file", path=path, size=len(data), xet_hash=name, uploaded_at=at)
-
-    def batch_bucket_files(self, name, add, delete):
-        todo = [(path, one if isinstance(one, bytes) else one.read_bytes()) for one, path in add]
-        todo += [(path, None) for path in delete]
-        self._push.turn(f"batch {' '.join(path for path, _ in todo)}")
-        fault, self._push.fault = self._push.fault, None
-        done = [one for one in todo if not fault or fault.refused is None or fault.refused not in one[0]]
-        self._push.world.write(done)
-        if fault and fault.late:
-            self._push.world.late.append(todo)
-        if fault and (len(done) < len(todo) or fault.refused is None):
-            raise fault.error("it did not go well", cause="a fault")
 
 
 class World:
@@ -218,9 +136,11 @@ class World:
         return push
 
     def run(self):
-        """Let all go on to their ends, a step of any at a time."""
+        """Let all go on to their ends, a step of any at a time; some are slow."""
+        pace = [self.chance.choice([1, 1, 9]) for _ in self.pushes]
         while turns := [*(one for one in self.pushes if not one.done), *self.late]:
-            chosen = self.chance.choice(turns)
+            paces = [pace[self.pushes.index(one)] if isinstance(one, Push) else 1 for one in turns]
+            (chosen,) = self.chance.choices(turns, paces)
             if isinstance(chosen, Push):
                 chosen.step()
             else:
@@ -241,6 +161,7 @@ class World:
         self.write([(path, None) for path in [*self.files] if part in path])
 
     def records(self):
+        """The records of all keys that were offered, as they lie there."""
         places = {offer.shared.record.place for push in self.pushes for offer in push.offers}
         there = [path for path in map(layout.record_path, places) if path in self.files]
         return [document.read(self.files[path][0], lambda _: b"") for path in there]
