@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import RemoteError, UncertainError
-from cachekit.remotes import additions, layout
+from cachekit.remotes import additions, layout, listed_additions
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
@@ -196,7 +196,8 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
 
 
 def test_where_many_others_push_only_additions_to_the_same_record_are_all_seen(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_MOST", 2)
+    monkeypatch.setattr(listed_additions, "MOST", 2)
+    monkeypatch.setattr(additions, "MOST", 2)
     for number in range(2, 5):
         pushes(tmp_path, "ann", make_storage(hub), make_record(number))
     slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
@@ -205,7 +206,7 @@ def test_where_many_others_push_only_additions_to_the_same_record_are_all_seen(t
 
 
 def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     grow_old(hub)
     pushes(tmp_path, "bob", make_storage(hub), make_record(2))
@@ -226,7 +227,7 @@ def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monke
 
 
 def test_a_clock_of_the_remote_that_jumps_removes_nothing(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     with monkeypatch.context() as patch:
         patch.setattr(buckets, "time", SimpleNamespace(time=lambda: time.time() + 3600))

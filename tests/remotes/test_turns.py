@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
-from cachekit.remotes import additions, layout, publish
+from cachekit.remotes import layout, listed_additions, publish
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Offer
 from cachekit.text import DAY
@@ -158,18 +158,18 @@ def one_that_replaces(bucket):
 
 
 def cleared(bucket):
-    bucket.patch.setattr(additions, "_OLD", 1)
+    bucket.patch.setattr(listed_additions, "_OLD", 1)
     three(bucket)[0].killed_at = bucket.chance.randrange(4, 14)
     bucket.run()
-    bucket.now += additions.KEPT + 1
+    bucket.now += listed_additions.KEPT + 1
     for number in (4, 5):
         bucket.push(module(number, key=bucket.chance.choice([1, 2])))
     bucket.run()
-    bucket.now += bucket.chance.choice([additions.KEPT + 1, DAY + 1])
+    bucket.now += bucket.chance.choice([listed_additions.KEPT + 1, DAY + 1])
     for key in (2, 3):
         bucket.push(module(6, key=key))
     bucket.run()
-    bucket.now += additions.KEPT + 1
+    bucket.now += listed_additions.KEPT + 1
     bucket.alone(module(7))
 
 
