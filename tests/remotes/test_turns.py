@@ -215,6 +215,18 @@ def test_a_record_that_the_index_named_already_is_written_with_the_index():
         assert not bucket.trouble(bucket.pushed()), bucket.log
 
 
+def test_of_two_builds_the_one_that_is_sent_over_the_other_after_its_last_look_is_met():
+    with world(0) as bucket:
+        bucket.alone(module(0))
+        over, slow = (bucket.push(module(1, contents), joins=0) for contents in "ab")
+        bucket.until(over, "batch")
+        bucket.until(slow, "batch").step()  # its file is sent
+        bucket.until(slow, "batch")
+        bucket.until(over, "its end")
+        bucket.until(slow, "its end")
+        assert not bucket.trouble(bucket.pushed()), bucket.log
+
+
 def names(bucket, record, count):
     """Somebody puts what is no addition where those to a record lie."""
     ends = (f"{number:012x}-{'c' * 8}-{number:010x}.json" for number in range(count))
