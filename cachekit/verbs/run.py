@@ -20,6 +20,8 @@ from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.recipe.price import Price
+from cachekit.remotes.remotes import Remotes
+from cachekit.store import Store
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import Answer
@@ -108,7 +110,7 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    found = plan(prepared, session.store, session.remotes, anew=True)
+    found = looked_up(prepared, session.store, session.remotes)
     if require_warm and not ready(found):
         raise not_warm(found)
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status=found.status, remote=found.remote)
@@ -203,6 +205,18 @@ def told(
         seconds=round(seconds, 3),
         notes=tuple(seen.notes),
     )
+
+
+def looked_up(prepared: Prepared, store: Store, remotes: Remotes) -> Plan:
+    """The plan of a command. A remote's record counts more than one that a run which failed has left here."""
+    found = plan(prepared, store, remotes, anew=True)
+    if found.record is None or found.found is not None or ready(found):
+        return found
+    there = remotes.find(prepared.place, anew=True)
+    if there is None or not there.shared.record.soft.get(FINISHED, True):
+        return found
+    record = there.shared.record
+    return structs.replace(found, record=record, found=there, lacking=tuple(store.lacking(record.files)))
 
 
 def ready(plan: Plan) -> bool:
