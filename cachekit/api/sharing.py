@@ -62,7 +62,7 @@ class Sharing(Opened):
         Raises:
             UsageError: No remote may be read; a name is of no compiler's module.
         """
-        from cachekit.verbs.pull import pull_modules
+        from cachekit.verbs.pull_modules import pull_modules
 
         with self.session(verb="" if dry_run else "pull") as opened:
             opened.remotes.need("read", offline=True)
