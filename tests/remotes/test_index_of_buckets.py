@@ -22,7 +22,7 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
 )
 from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
-from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
+from tests.remotes.test_nearest import fill, fill_whole, others, wish
 from tests.remotes.watched_storages import Broken, Counted, Noisy
 from tests.support.standins import Watched
 
