@@ -12,8 +12,9 @@ additions, since each lay there before the record that it was made for.
 
 What a push takes over from another is an addition of its own as well. So an addition is needed only as long as somebody
 may write who read the record before: `KEPT` seconds. An archive has no name but its digest, and of two records of
-archives one stays, unless it has all of the other: so an addition to such a one has all of its modules. One to a record
-that only loses modules has none.
+archives one stays, unless it has all of the other: so an addition to such a one has all of its modules, as has one to a
+record that goes with the signatures that it came with. One to a record that only loses modules has none. Where another
+push made a module that this one made as well, both compare the files that lie there once more.
 """
 
 from __future__ import annotations
