@@ -256,14 +256,13 @@ class Runs(Questions):
     ) -> Planned:
         """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
         from cachekit.recipe import command as command_line
-        from cachekit.verbs.plan import plan
-        from cachekit.verbs.run import foreseen
+        from cachekit.verbs.run import foreseen, looked_up
 
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
         with self._commanded("plan", parsed, ingredients, soft_args, place) as (opened, prepared):
             price = prices(()).of(prepared.fingerprint.instance)
-            return foreseen(plan(prepared, opened.store, opened.remotes), price)
+            return foreseen(looked_up(prepared, opened.store, opened.remotes), price)
 
     @contextmanager
     def _commanded(

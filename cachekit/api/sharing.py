@@ -26,7 +26,7 @@ class Sharing(Opened):
         """Fetch what a recipe needs from the remotes into the store. `cachekit pull`.
 
         Args:
-            recipe: See `plan`.
+            recipe: See `plan`. Or the key of a record, as that of a command, by its first digits.
             dry_run: Only say what would be fetched.
             guess: Where only a toolchain is said, take any machine that fits it, before none.
 
@@ -35,12 +35,18 @@ class Sharing(Opened):
 
         Raises:
             UsageError: No remote may be read.
+            UnknownNameError: Several keys begin so.
             RemoteError, AuthError: A remote has it, and it could not be fetched.
             IntegrityError: What a remote has is not what its record says.
         """
-        from cachekit.verbs.pull import pull_recipe
+        from cachekit.verbs.entry import means_key
+        from cachekit.verbs.pull import pull_key, pull_recipe
 
         verb = "" if dry_run else "pull"
+        if not isinstance(recipe, Recipe) and means_key(variant(recipe).name):
+            with self.session(verb=verb) as opened:
+                opened.remotes.need("read", offline=True)
+                return pull_key(opened, variant(recipe).name, dry_run=dry_run)
         with self._prepared(recipe, verb, guess=guess, machine=True) as (opened, prepared):
             opened.remotes.need("read", offline=True)
             return pull_recipe(opened, prepared, dry_run=dry_run)
@@ -56,7 +62,7 @@ class Sharing(Opened):
         Raises:
             UsageError: No remote may be read; a name is of no compiler's module.
         """
-        from cachekit.verbs.pull import pull_modules
+        from cachekit.verbs.pull_modules import pull_modules
 
         with self.session(verb="" if dry_run else "pull") as opened:
             opened.remotes.need("read", offline=True)

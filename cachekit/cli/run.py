@@ -104,7 +104,8 @@ def human(answer: Ran) -> list[str]:
         what = f"compiled {out.count(compiled, 'graph')}{took}, found {found}"
         kept = f"; kept {out.size(answer.bytes)}" if answer.kept else "; nothing was kept"
     else:
-        what = f"compiled nothing: {out.count(found, 'graph')} found" if found else "nothing was compiled or found"
+        none = "no graph was compiled for the cache or found in it"
+        what = f"compiled nothing: {out.count(found, 'graph')} found" if found else none
         kept = f"; saved about {out.duration(answer.saved_seconds)}" if answer.saved_seconds > 0 else ""
     seed = f" (beginning with those of {answer.seed[:16]})" if answer.seed else ""
     return [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]

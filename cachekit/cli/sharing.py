@@ -42,7 +42,7 @@ LockedOnly = Annotated[
 @verb("home", "compiler", "cache", "trust", "machine", answers="Pulls")
 def pull(
     cache: Cache,
-    recipes: options.Recipes = None,
+    recipes: options.RecipesOrKeys = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     module: ModuleNames = None,
@@ -52,6 +52,8 @@ def pull(
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Fetch what recipes need, so that they run without the network. Exits 3 if no remote has a record.
+
+    The record of a command (`cachekit run`) is named by the first digits of its key.
 
     With --locked, fetches the recipes of cachekit.lock, or those that you name.
 

@@ -30,13 +30,15 @@ from cachekit.store.record import Module, Provenance, Record, Reuse, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
+# What the runs of the command kept helped none of them.
+INERT = "command.inert"
 # Inductor counted inside of the command, so its keys are portable ones.
 REPORTED = "command.reported"
 
 
 def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
     """What a command's record has beside its key."""
-    return {FINISHED: finished, REPORTED: seen.exact}
+    return {FINISHED: finished, REPORTED: seen.exact, **({INERT: True} if seen.inert else {})}
 
 
 def unfinished(prepared: Prepared) -> Prepared:
@@ -179,9 +181,10 @@ class Keeping(Struct, frozen=True):
                 had = {module.name for module in self.record.modules} if self.record else set()
                 whole = self.prepared.compiler.contents(self.cache_dir.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
-                harvest = self.prepared.compiler.harvest(
-                    self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint, workspace, wanted
-                )
+                tree, before, fingerprint = self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint
+                harvest = None
+                if not seen.inert:
+                    harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
             self.store.journal.emit("train.not-kept", reason=str(error))

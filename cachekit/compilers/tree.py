@@ -93,12 +93,15 @@ class TreeCompiler(Compiler):
         return pack(tree, names, self.folder(fingerprint), workspace) if names else None
 
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
-        """Unpack an archive. The folder is the run's own: nothing stands in the way."""
+        """Unpack an archive. The folder is the run's own: what lies there came from another archive of the record.
+
+        Two may have the same units: of two runs that compiled them at the same time.
+        """
         from cachekit.store import archive  # with Python's compressors; a plan does without
 
         check_archive(module)
         (blob,) = files
-        return Restored(size=archive.unpack(blob.location, self.tree(cache_dir), blob.through))
+        return Restored(size=archive.unpack(blob.location, self.tree(cache_dir), blob.through, joins=True))
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
         """Unit by unit, file by file."""

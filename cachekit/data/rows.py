@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from cachekit.data import table, text_file
-from cachekit.decode import from_json
 from cachekit.errors import DataError
 from cachekit.text import cut
 
@@ -29,6 +28,7 @@ SPLIT_NAMES = {
 }
 
 Row = dict[str, Any]
+_decode = msgspec.json.Decoder().decode
 
 
 class Line(str):
@@ -246,7 +246,7 @@ def _json(text: str) -> Any:
         ValueError, RecursionError: Of `json`.
     """
     try:
-        return from_json(text, Any)
+        return _decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return json.loads(text)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, field
 
-SCHEMA = 1
+SCHEMA = 2
 DIGITS = 64  # of a key, as text
 FEWEST_DIGITS = 4  # of a key that a person types, at least
 

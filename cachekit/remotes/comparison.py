@@ -15,7 +15,7 @@ from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout, parts
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Draft, Offer
-from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, reads_as
+from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, Upload, reads_as
 from cachekit.remotes.signing import Signing
 from cachekit.store.record import LARGEST, DamagedRecordError, File
 
@@ -59,6 +59,7 @@ class Comparison:
         self.is_far = storage.batch == 1 and storage.lines > 1
         self.drafts = 0
         self.reads = read or bool(spoiled)
+        self._sent: dict[str, str] = {}  # digests of what this push wrote to paths where anybody may write as well
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
@@ -129,9 +130,15 @@ class Comparison:
             return {path: None} if self.storage.heeds(ABSENT) else {}
         return {path: Document(copy.data, copy.token)} if copy.token and self.storage.heeds(copy.token) else {}
 
+    def sent(self, files: Sequence[Upload]) -> None:
+        """Note that files were sent: what others sent there is gone, unless they sent it later."""
+        if not self.storage.compares:
+            self._sent |= {file.path: file.sha256 for file in files}
+
     def took(self, draft: Draft) -> None:
         """Note that the remote took what a draft would change."""
         self._lost.difference_update(file.path for file in draft.files)
+        self.sent(draft.files)
 
     def begin(self) -> tuple[dict[str, Document | None], bool]:
         """Begin a draft: for the first one what was read before, and whether that is only what this store last saw."""
@@ -151,6 +158,12 @@ class Comparison:
             there = self.storage.stat(asked, revision)
             self._answers |= {path: there.get(path) for path in asked}
         return {path: entry for path in paths if (entry := self._answers[path])}
+
+    def ask_again(self, paths: Collection[str], revision: str) -> None:
+        """Ask for files also where an older answer is known: somebody may have sent them since."""
+        for path in paths:
+            self._answers.pop(path, None)
+        self.stat(sorted(paths), revision)
 
     def _known_files(self, offer: Offer) -> set[str]:
         """The paths of the files of the record that lay in the place of an offer when this store last saw it."""
@@ -193,9 +206,19 @@ class Comparison:
         taken = path in self._spoiled or (path, file.sha256) in self.taken
         return taken or (entry is not None and entry.holds(file.size, file.sha256) is False)
 
-    def usable(self, theirs: Shared, offer: Offer, revision: str) -> Shared | None:
-        """The record without modules that can no longer be fetched; None where no module is left."""
-        if any(path in self._spoiled for _, path in theirs.paths.values()):
+    def usable(self, theirs: Shared, offer: Offer, revision: str, *, partly: bool = False) -> Shared | None:
+        """The record without modules that can no longer be fetched; None where no module is left.
+
+        Args:
+            theirs: The record.
+            offer: What is offered in its place.
+            revision: The state of the remote.
+            partly: It is no record that somebody read up to the first file which is not what the record says.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        if not partly and any(path in self._spoiled for _, path in theirs.paths.values()):
             return None  # who found that stopped there: the rest may be no better
         lost = self.gone(theirs, offer, revision)
         modules = theirs.record.modules
@@ -211,7 +234,7 @@ class Comparison:
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in theirs.by_path.items()}
         some = list(told)
         if not self._read and (self.is_far or self.storage.batch > 1):
-            known = [path for path in some if path in self._looked_at]
+            known = [path for path in some if path in self._looked_at or path in self._sent]
             rest = [path for path in some if path not in self._looked_at]
             if self.storage.batch > 1 and len(known) < min(LOOKED_AT // 2, len(some)):
                 known += random.sample(rest, min(LOOKED_AT - len(known), len(rest)))
@@ -234,7 +257,7 @@ class Comparison:
             files[path].sha256
             for path in paths
             if files[path].sha256 not in theirs.inline
-            and (path not in lying or self._in_use(lying[path], files[path]) is False)
+            and (path not in lying or path in self._spoiled or self._in_use(lying[path], files[path]) is False)
         }
 
     def losses(self, offer: Offer) -> int:
@@ -243,6 +266,8 @@ class Comparison:
 
     def _in_use(self, entry: Entry, file: File) -> bool | None:
         holds = entry.holds(file.size, file.sha256)
+        if self._sent.get(entry.path, file.sha256) != file.sha256:
+            return False
         if holds is None and self._read:
             holds = reads_as(self.storage, entry.path, file.sha256)
         return holds

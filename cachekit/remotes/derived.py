@@ -10,7 +10,7 @@ faster: a push also puts the name of its record beside the index; see `additions
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct, structs
@@ -60,7 +60,7 @@ def derived(
     dry_run: bool = False,
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
-    unlisted: Collection[Place] = (),
+    unlisted: Mapping[Place, str] | None = None,
     raced: bool = False,
 ) -> Derived:
     """What changes with a push.
@@ -85,7 +85,7 @@ def derived(
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
     return _in_place(
-        storage, todo, revision, mark, there, unlisted=unlisted, dry_run=dry_run, renews=renews, raced=raced
+        storage, todo, revision, mark, there, unlisted=unlisted or {}, dry_run=dry_run, renews=renews, raced=raced
     )
 
 
@@ -119,7 +119,7 @@ def _in_place(
     mark: str,
     found: tuple[RemoteIndex | None, str],
     *,
-    unlisted: Collection[Place],
+    unlisted: Mapping[Place, str],
     dry_run: bool,
     renews: bool,
     raced: bool,
@@ -147,7 +147,7 @@ def _in_place(
     writes = _card(storage, renewed, revision) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
     is_long = storage.lines > 1 and len(document) > _longest(storage)
-    if anew or is_long or there.older or _differs(renewed, there):
+    if anew or is_long or there.older or _differs(renewed, there) or (todo.records and _is_raced(storage)):
         if is_long:
             document, files = _divided(renewed)
         writes = [Write(layout.INDEX, document, token), *writes]
@@ -164,7 +164,7 @@ def _added(
     mark: str,
     *,
     token: str,
-    unlisted: Collection[Place],
+    unlisted: Mapping[Place, str],
     raced: bool,
 ) -> Derived | None:
     """The document that pushes write, with what is new, which takes a moment however many records there are.
@@ -178,7 +178,8 @@ def _added(
         return None
     renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known, raced=raced))
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
-    writes = [Write(layout.INDEX, document, token)] if renewed is not recent else []
+    changes = renewed is not recent or (todo.records and _is_raced(storage))  # there, others may have written meanwhile
+    writes = [Write(layout.INDEX, document, token)] if changes else []
     due = len(document) > (SHORT if recent.older else _longest(storage)) or not renewed.speaks_for_all(storage)
     return Derived(tuple(writes), due=due, rows=renewed)
 
@@ -192,9 +193,10 @@ def _longest(storage: Storage) -> int:
     return ALONE if _is_raced(storage) else SHORT
 
 
-def _with_lost(storage: Storage, revision: str, known: RemoteIndex, places: Collection[Place]) -> RemoteIndex:
-    """An index, or a part of one, with the rows of records of which it said something else than they do."""
-    listing = [Entry(layout.record_path(place), 0) for place in places]
+def _with_lost(storage: Storage, revision: str, known: RemoteIndex, unlisted: Mapping[Place, str]) -> RemoteIndex:
+    """An index, or a part of one, with the rows of records of which it still says something else than they do."""
+    lost = [place for place, digest in unlisted.items() if known.digest_at(index.short_path(place)) != digest]
+    listing = [Entry(layout.record_path(place), 0) for place in lost]
     if not listing:
         return known
     found = Survey(storage, revision, Budget(), RemoteIndex()).read(listing)

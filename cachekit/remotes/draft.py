@@ -61,7 +61,7 @@ class Drafts:
     def __init__(self, compared: Comparison) -> None:
         self._compared = compared
         self._storage, self._offers, self._signing = compared.storage, compared.offers, compared.signing
-        self.additions = Additions(self._storage, self._signing)
+        self.additions = Additions(self._storage, self._signing, self._offers)
         # Of the last draft: records there by key, of which this machine has another build; why nobody, or not this
         # user, could use a record there as it is, and why it is left as it is, by key; and the offers that lie there.
         self._others: dict[str, Record] = {}
@@ -91,8 +91,7 @@ class Drafts:
                 uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
             # Whoever merges an addition sees whether its files are there, but not whether they have the right bytes.
             replaces = one.offer.replaces and not self.additions.looked  # what came since stays
-            hides = one.gone if replaces or self._compared.reads else ()
-            additions += self.additions.writes(one.to_sign, final, one.there, hides)
+            additions += self.additions.writes(one.to_sign, final, one.there, one.gone, replaces=replaces)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
@@ -121,23 +120,16 @@ class Drafts:
         )
 
     def _packed(self, shared: Shared, offer: Offer, new: Sequence[Upload]) -> list[Upload]:
-        """What is new of a record and small, in packs; made once.
-
-        A record that grows by a few modules gets a pack with each sixteenth, of those since the one before.
-        """
+        """What is new of a record and small, in packs; made once."""
         files = {file.sha256: file for file in new if file.sha256 not in shared.inline}
         modules = shared.record.modules
         had = sum(files.keys().isdisjoint(file.sha256 for file in module.files) for module in modules)
-        first, last = (number // packs.FEW * packs.FEW for number in (had, len(modules)))
-        if had and len(files) < packs.FEW:
-            files |= {
-                file.sha256: Upload(file.path, file.size, file.sha256, offer.sources[file.sha256])
-                for module in modules[first:last]
-                for file in module.files
-                if file.sha256 in offer.sources and file.sha256 not in shared.inline
-            }
-        if (names := tuple(files)) not in self._packs:
-            self._packs[names] = packs.packed(shared.record.key, files.values())
+        grows = had > 0 and len(files) < packs.FEW
+        groups = packs.groups_after(had, shared.record, offer.sources, shared.inline) if grows else [files.values()]
+        names = tuple(file.sha256 for group in groups for file in group)
+        if names not in self._packs:
+            least = 2 if grows else packs.FEW
+            self._packs[names] = [one for group in groups for one in packs.packed(shared.record.key, group, least)]
         return [pack for pack in self._packs[names] if (pack.path, pack.sha256) not in self._compared.taken]
 
     def _parts(self, written: Sequence[Shared], same: Sequence[Shared], revision: str) -> Iterator[Write]:
@@ -286,12 +278,13 @@ class Drafts:
             self.additions.recall(mine, missing)
         taken = self.additions.to(merged)
         if taken:  # in one question, as far as the remote answers many
-            self._compared.stat(sorted({path for other, _ in taken for path in other.by_path}), revision)
+            self._compared.ask_again({path for other, _ in taken for path in other.by_path}, revision)
         for other, chained in taken:
-            if sound := self._compared.usable(other, offer, revision):
+            if sound := self._compared.usable(other, offer, revision, partly=True):
                 merged, added = document.merge(sound, merged), [*added, *chained]
+        anew = self.additions.again(key)
         # Where it lacks files, those that are here are sent.
-        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs):
+        if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not anew:
             if theirs.record == mine:
                 self._same.append(offer)
             else:
@@ -308,7 +301,7 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable), gone=left_out)
+        return structs.replace(own, shared=merged, reused=reused, there=_names(usable).difference(anew), gone=left_out)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

@@ -2,16 +2,18 @@
 
     cachekit/v1/packs/<key>/<sha256>  how many, then digest and size of each, then their bytes
 
-A push that adds many small files puts them there in a pack too. At their own paths they lie for the compiler's own
-tools, and for whoever lacks a few of them. No document names a pack. What is in one is believed by the digest that the
-record has of it, and what is not in any, or is wrong there, is fetched as if there were none.
+A push that adds many small files puts them there in a pack too. One that adds a few does so where they end a group: a
+record's modules are groups of `FEW`, or of fewer with at least `GROUP` bytes. So a push of one module sends at most
+`GROUP` bytes and its own once more. At their own paths files lie for the compiler's own tools, and for whoever lacks a
+few of them. No document names a pack. What is in one is believed by the digest that the record has of it, and what is
+not in any, or is wrong there, is fetched as if there were none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -20,16 +22,41 @@ from cachekit.files import is_digest
 from cachekit.remotes import layout
 from cachekit.remotes.fetch_files import Fetch, Fetched, WantedFile, inline_files
 from cachekit.remotes.port import Storage, Upload
+from cachekit.store.record import File, Record
 
 SMALL = 64 << 10  # bytes of a file that goes into a pack
 FEW = 16  # files that are not worth one
 SIZE = 16 << 20  # bytes of the files of one
-_MOST = 256  # packs of a record
+GROUP = 64 << 10  # bytes of small files that are worth one, and that a push of a few may send once more
+_MOST = 1000  # packs of a record: a page of a listing
 _COUNT, _MEMBER = struct.Struct(">I"), struct.Struct(">32sI")
 
 
-def packed(key: str, files: Iterable[Upload]) -> list[Upload]:
-    """Packs of those of a record's new files that are small; none of a few.
+def groups_after(
+    had: int, record: Record, sources: Mapping[str, Path | bytes], inline: Container[str]
+) -> list[list[Upload]]:
+    """The small files of each group of modules that ends after the first ones of a record.
+
+    Args:
+        had: How many are the first ones: those that were there before.
+        record: The record.
+        sources: The local file of each digest that may be in a pack.
+        inline: The digests of files that whoever has the record has.
+    """
+    groups, group, modules = list[list[Upload]](), dict[str, File](), 0
+    for number, module in enumerate(record.modules, 1):
+        modules += 1
+        group |= {file.sha256: file for file in module.files if file.size <= SMALL and file.sha256 not in inline}
+        if modules == FEW or sum(file.size for file in group.values()) >= GROUP:
+            here = [file for file in group.values() if file.sha256 in sources]
+            if number > had:
+                groups.append([Upload(file.path, file.size, file.sha256, sources[file.sha256]) for file in here])
+            group, modules = {}, 0
+    return groups
+
+
+def packed(key: str, files: Iterable[Upload], least: int = FEW) -> list[Upload]:
+    """Packs of those of a record's new files that are small; none of fewer than `least`.
 
     Raises:
         OSError: A file cannot be read.
@@ -37,7 +64,7 @@ def packed(key: str, files: Iterable[Upload]) -> list[Upload]:
     small = [file for file in files if file.size <= SMALL]
     groups: list[list[Upload]] = [[]]
     room = SIZE
-    for file in small if len(small) >= FEW else ():
+    for file in small if len(small) >= least else ():
         if file.size > room:
             groups.append([])
             room = SIZE

@@ -7,7 +7,7 @@ taken by other bytes (another build of the same module) goes to a place named by
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -124,6 +124,7 @@ def publish(
             new = {file.path: file for file in todo.new}
             try:
                 fits = dry_run or _upload(storage, ahead, revision, tell, compared.taken)
+                compared.sent(() if dry_run else [one for one in ahead if (one.path, one.sha256) not in compared.taken])
                 sent |= {
                     one.path: one for one in ahead if one.path in new and (one.path, one.sha256) not in compared.taken
                 }
@@ -170,6 +171,7 @@ def publish(
         except BusyError as error:
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
+            drafts.additions.doubt()
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
             if found := _landed(storage, mark):
@@ -177,6 +179,7 @@ def publish(
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         except RemoteError as error:
             failed += writing
+            drafts.additions.doubt()
             if calls.left() <= 0:  # the push has come to its end, which says nothing of the remote
                 retry, last = Retry(0.0, 1.0, 1.0, 1.0), last or error
             elif error.lasting or not writing or failed > FAILS:  # what is asked was asked again already
@@ -254,7 +257,7 @@ def _ahead(storage: Storage, todo: Draft) -> Sequence[Upload]:
 
 
 def _derived(
-    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Collection[Place], *, dry_run: bool
+    storage: Storage, todo: Draft, revision: str, mark: str, unlisted: Mapping[Place, str], *, dry_run: bool
 ) -> Derived:
     """What goes with records; nothing where what lies there cannot be read: the records do not need it."""
     try:
@@ -272,7 +275,7 @@ def _add_rows(
     seconds: float,
     clock: Clock,
     *,
-    unlisted: Collection[Place],
+    unlisted: Mapping[Place, str],
     renews: bool,
 ) -> Derived:
     """Add records that are there to the index, in races with others until one is won, and renew it where it is due.

@@ -121,7 +121,7 @@ class Signing:
         """
         if self._signs(todo.beside, todo.reused):
             return not self._trust.unsignable(todo.record, todo.origin)
-        return bool(not todo.reused and self._passed_on(todo.beside)) or not (self._remote and self._remote.demands())
+        return self.passes_on(todo) or not (self._remote and self._remote.demands())
 
     def leaves(self, theirs: Record, beside: Beside, revision: str) -> str:
         """For whose signature a record that lies there stays, although it is not used here: a name, or a fingerprint.
@@ -194,14 +194,19 @@ class Signing:
         raw = envelope.fitting(record, envelope.union(wanted, found))  # the oldest are left out first
         return Write(path, raw, token), raw
 
+    def passes_on(self, todo: ToSign) -> bool:
+        """Whether a record goes with the signatures that it came with, which are over all of it."""
+        return bool(not todo.reused and self._passed_on(todo.beside))
+
     def over(self, todo: ToSign) -> tuple[Envelope, ...]:
-        """The signature over modules that are added to a record; none where this user signs nothing.
+        """The signatures over what is added to a record; none where this user signs nothing and passes none on.
 
         Raises:
             UsageError: The user's key cannot be used, or is revoked.
         """
         signs = not self._dry_run and self._signs(todo.beside, todo.reused)
-        return (self._own(todo, self._trust.signer()),) if signs else ()
+        passed = self._passed_on(todo.beside) if self.passes_on(todo) else []
+        return (*passed, *([self._own(todo, self._trust.signer())] if signs else []))
 
     def _passed_on(self, beside: Beside) -> list[Envelope]:
         """The signatures that a record came with, without those by keys that are revoked: they would help nobody."""

@@ -91,7 +91,7 @@ def _check(member: tarfile.TarInfo) -> None:
         raise UnsafeArchiveError(f"{member.name!r} is sparse")
 
 
-def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = None) -> int:
+def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = None, *, joins: bool = False) -> int:
     """Unpack a tar into an existing folder, refusing whatever could touch anything outside it.
 
     The contents are copied, never linked: the folder's new owner may write to them.
@@ -101,6 +101,7 @@ def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = No
         folder: Where the files go; nothing in it is overwritten.
         read: Gives all of the archive's bytes to a sink, in any order and from several threads at once, and checks
             them on the way; they are simply read by default.
+        joins: Files that lay there before stay as they are, and are left out; without it they are an error.
 
     Returns:
         Bytes written.
@@ -111,7 +112,7 @@ def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = No
         OSError: Reading or writing failed.
     """
     try:
-        contents = _Contents(_make(archive, folder))
+        contents = _Contents(_make(archive, folder, joins=joins))
         try:
             if read is None:
                 _read(archive, contents.write)
@@ -130,11 +131,15 @@ def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = No
     return contents.size
 
 
-def _make(archive: Path, folder: Path) -> list[_Place]:
+def _make(archive: Path, folder: Path, *, joins: bool) -> list[_Place]:
     """Make all folders of an archive, and its empty files; returns where in it each file's bytes are, in order."""
     made: set[Path] = {folder}
     places: list[_Place] = []
-    for member in [*_members(archive)]:  # all are looked at before anything is made
+    found = [*_members(archive)]  # all are looked at before anything is made
+    lay = {one.name for one in found if one.isreg() and (folder / one.name).is_file()} if joins else set()
+    for member in found:
+        if member.name in lay:
+            continue
         path = folder / member.name
         parent = path if member.isdir() else path.parent
         if parent not in made:

@@ -82,6 +82,15 @@ def is_key(name: str) -> bool:
     return len(name) >= FEWEST_DIGITS and HEXADECIMAL.issuperset(name.lower())
 
 
+def means_key(name: str) -> bool:
+    """Whether a name is the beginning of a key, and no recipe's."""
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        return is_key(name)
+    return False
+
+
 def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
     """The one key that begins so.
 

@@ -14,12 +14,14 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, spared
+from cachekit.compilers.keep import FINISHED, INERT, REPORTED, Keeping, command_marks, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.recipe.price import Price
+from cachekit.remotes.remotes import Remotes
+from cachekit.store import Store
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import Answer
@@ -108,7 +110,7 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    found = plan(prepared, session.store, session.remotes, anew=True)
+    found = looked_up(prepared, session.store, session.remotes)
     if require_warm and not ready(found):
         raise not_warm(found)
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status=found.status, remote=found.remote)
@@ -205,9 +207,21 @@ def told(
     )
 
 
+def looked_up(prepared: Prepared, store: Store, remotes: Remotes) -> Plan:
+    """The plan of a command. A remote's record counts more than one that a run which failed has left here."""
+    found = plan(prepared, store, remotes, anew=True)
+    if found.record is None or found.found is not None or ready(found):
+        return found
+    there = remotes.find(prepared.place, anew=True)
+    if there is None or not there.shared.record.soft.get(FINISHED, True):
+        return found
+    record = there.shared.record
+    return structs.replace(found, record=record, found=there, lacking=tuple(store.lacking(record.files)))
+
+
 def ready(plan: Plan) -> bool:
-    """The key's record is there, and a command that came to its end has made it."""
-    return plan.record is not None and bool(plan.record.soft.get(FINISHED, True))
+    """The key's record is there, helps, and a command that came to its end has made it."""
+    return plan.record is not None and bool(plan.record.soft.get(FINISHED, True)) and not plan.record.soft.get(INERT)
 
 
 def foreseen(plan: Plan, price: Price | None = None) -> Planned:
@@ -216,6 +230,8 @@ def foreseen(plan: Plan, price: Price | None = None) -> Planned:
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
+    if plan.record.soft.get(INERT):
+        flaw = "its graphs compile in each run, although they were kept: the notes of the last run say why"
     return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 

@@ -210,6 +210,22 @@ def test_offline_a_pull_that_may_ask_nobody_takes_what_the_store_has_and_names_t
 
 
 @pytest.mark.feature("R5")
+def test_a_record_without_a_recipe_is_pulled_by_its_key(command, home, tmp_path):
+    """As that of a command; its archive is no real one, and a fetch looks only at its bytes."""
+    (there := tmp_path / "there").mkdir()
+    record = publish_record(home, small_record("train.py"))
+    key, cache = record.key[:8], ("--cache", f"local:rw,{there}:rw")
+    assert "train.py: already in the store" in command("pull", key, *cache).out
+    command("push", key, *cache)
+    second = (*cache, "--home", str(tmp_path / "second"))
+    assert f"to fetch from {there}" in command("pull", key, *second, "--dry-run").out
+    (pulled,) = command("pull", key, *second, "--format", "json").json["pulled"]
+    assert (pulled["name"], pulled["state"], pulled["key"]) == ("train.py", "fetched", record.key)
+    assert command("store", "show", key, "--home", str(tmp_path / "second")).out
+    assert "no remote has beef0123" in the_error(command("pull", "beef0123", *second, code=3))[1]
+
+
+@pytest.mark.feature("R5")
 def test_offline_opens_no_connection(join, repo, hub):
     ann = join("ann")
     ann("hub", "use", repo.name)

@@ -51,7 +51,7 @@ ENDS = [
     ("neuron-native|--for", "the Neuron compiler is not available"),
     ("llama3", "Inductor trains with one worker"),
     (r"import \w+\.tar$", "is not signed"),
-    ("pull --(module|all-of)", "no remote has"),
+    ("pull --(module|all-of)|pull 694644a2", "no remote|names no remote"),
     (r"export \S+neuron\S* 3f2a91c0|store export DIR", "belongs to no cache|nothing to export"),
     ("rm 3f2a91c0", "is pinned"),
     ("trust sign", "no key signs what"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.verbs.imports import import_cache
-from cachekit.verbs.pull import pull_modules
+from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push import chosen, push_records
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER

@@ -1,4 +1,7 @@
-"""What pushes add to one record of a bucket of the Hub, where the last writer wins: nothing of it is lost."""
+"""What pushes add to one record of a bucket of the Hub, where the last writer wins: nothing of it is lost.
+
+On the test Hub, from real homes; `test_turns.py` has pushes in whatever order.
+"""
 
 import threading
 import time
@@ -7,9 +10,8 @@ from types import SimpleNamespace
 import pytest
 from msgspec import structs
 
-from cachekit.errors import RemoteError
-from cachekit.remotes import additions, index, layout
-from cachekit.remotes import publish as publishing
+from cachekit.errors import RemoteError, UncertainError
+from cachekit.remotes import additions, layout, listed_additions
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
@@ -134,6 +136,28 @@ def test_a_push_whose_look_fails_once_looks_again(tmp_path, hub):
     assert there(tmp_path, hub) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("error", [RemoteError, UncertainError])
+def test_an_addition_that_the_hub_refused_while_it_took_the_record_is_sent_again(tmp_path, hub, error):
+    """Of the changes of one request, a Hub may refuse some. A slower push would write over the record."""
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+
+    class Refusing(Slow):
+        def commit(self, change, revision):
+            kept = [write for write in change.writes if not write.path.startswith(layout.NEW)]
+            if "once" in self.calls or len(kept) == len(change.writes):
+                return self._storage.commit(change, revision)
+            self.calls.append("once")
+            self._storage.commit(structs.replace(change, writes=kept), revision)
+            raise error("it took some of it", cause="Xet file not found")
+
+    def faster():
+        done = pushes(tmp_path, "bob", Refusing(make_storage(hub)), module(1))
+        assert (len(done.records), done.unchanged) == (1, 0)
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), module(2))
+    assert there(tmp_path, hub) == [0, 1, 2]
+
+
 def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hub):
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     pushes(tmp_path, "ann", make_storage(hub), module(1, "b"), replaces=True)
@@ -172,7 +196,8 @@ def test_what_others_put_in_the_place_of_an_addition_is_no_trouble(tmp_path, hub
 
 
 def test_where_many_others_push_only_additions_to_the_same_record_are_all_seen(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_MOST", 2)
+    monkeypatch.setattr(listed_additions, "MOST", 2)
+    monkeypatch.setattr(additions, "MOST", 2)
     for number in range(2, 5):
         pushes(tmp_path, "ann", make_storage(hub), make_record(number))
     slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(1)))
@@ -181,7 +206,7 @@ def test_where_many_others_push_only_additions_to_the_same_record_are_all_seen(t
 
 
 def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     grow_old(hub)
     pushes(tmp_path, "bob", make_storage(hub), make_record(2))
@@ -202,7 +227,7 @@ def test_additions_are_removed_that_no_slower_push_can_lose(tmp_path, hub, monke
 
 
 def test_a_clock_of_the_remote_that_jumps_removes_nothing(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     with monkeypatch.context() as patch:
         patch.setattr(buckets, "time", SimpleNamespace(time=lambda: time.time() + 3600))
@@ -219,22 +244,6 @@ def test_a_large_push_adds_in_pieces_of_sixteen_modules(tmp_path, hub):
     slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), module(50)))
     pushes(tmp_path, "carl", slow, module(51))
     assert there(tmp_path, hub) == [*range(40), 50, 51]
-
-
-def test_of_two_records_of_archives_the_one_stays_that_has_all_of_the_other(tmp_path, hub):
-    def archives(*letters):
-        made, contents = [], {}
-        for letter in letters:
-            record, files = make_record(artifacts=(letter,), size=5000)
-            made.append(structs.replace(record.modules[0], name=f"standin-1.0/{record.modules[0].files[0].path}"))
-            contents |= files
-        return structs.replace(record, modules=tuple(made)), contents
-
-    faster = [lambda: pushes(tmp_path, "bob", make_storage(hub), archives("a", "b"))]
-    pushes(tmp_path, "carl", Slow(make_storage(hub), *faster), archives("a"))
-    me = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")])
-    record = me.session.remotes.find(make_record()[0].place).shared.record
-    assert len(record.modules) == 2
 
 
 def test_more_additions_than_are_read_for_one_draft_are_taken_in_several(tmp_path, hub, monkeypatch):
@@ -305,45 +314,6 @@ def test_a_recheck_that_drops_a_module_keeps_what_came_with_it(tmp_path, hub):
     assert there(tmp_path, hub) == [1, 3, 4, 9]
 
 
-def test_an_addition_stays_for_the_next_push_of_its_key_where_another_wrote_over_the_record(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(additions, "_OLD", 2)
-
-    def faster():
-        pushes(tmp_path, "bob", make_storage(hub), module(1))
-
-    pushes(tmp_path, "carl", Slow(make_storage(hub), faster, dies=True), module(2), error="the cable is cut")
-    grow_old(hub)
-    pushes(tmp_path, "zoe", make_storage(hub), make_record(2))
-    pushes(tmp_path, "dora", make_storage(hub), module(3))
-    assert there(tmp_path, hub) == [1, 2, 3]
-
-
-def test_a_row_that_a_slower_push_of_another_record_wrote_over_is_renewed(tmp_path, hub):
-    pushes(tmp_path, "ann", make_storage(hub), module(0))
-
-    def faster():
-        pushes(tmp_path, "bob", make_storage(hub), module(1))
-
-    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), make_record(2))
-    found, _ = index.read(make_storage(hub), "")
-    assert {one.key: one.modules for one in found.rows()}[make_record()[0].key] == 2
-
-
-def test_a_row_is_looked_after_where_the_index_was_written_alone(tmp_path, hub, monkeypatch):
-    """After some lost races the records go without it."""
-    monkeypatch.setattr(publishing, "TRIES", 0)
-
-    class Late(Slow):
-        def commit(self, change, revision):
-            alone = all(write.path in {layout.INDEX, layout.CARD} for write in change.writes)
-            return super().commit(change, revision) if alone else self._storage.commit(change, revision)
-
-    storage = Late(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), make_record(2)))
-    pushes(tmp_path, "carl", storage, module(1))
-    found, _ = index.read(make_storage(hub), "")
-    assert {one.key for one in found.rows()} == {make_record()[0].key, make_record(2)[0].key}
-
-
 def test_a_push_of_two_records_says_what_it_wrote_in_two_rounds(tmp_path, hub):
     write = Write(layout.record_path(make_record(3)[0].place), b"{}", ANY)
     make_storage(hub).commit(Commit(title(), writes=[write]), "")
@@ -389,3 +359,23 @@ def test_only_signed_additions_go_into_a_record_that_a_signature_is_asked_for(tm
     names = {one.name for one in record.modules}
     assert ("standin-1.0/MODULE_1" in names) == believed
     assert "standin-1.0/MODULE_2" in names
+
+
+@pytest.mark.feature("T1")
+def test_what_somebody_passes_on_with_the_signature_of_another_is_added_again(tmp_path, hub):
+    said = {make_storage(hub).name: "signed"}
+    believes_bob = trust(BOB, key=ALICE, said=said)
+    pushes(tmp_path, "bob", make_storage(hub), module(1), said=trust(ALICE, key=BOB, said=said))
+    alice = Watched(tmp_path / "alice", shared=[(make_storage(hub), "rw")], trust=believes_bob)
+    place = make_record()[0].place
+    alice.pull(alice.session.remotes.find(place))
+    hub.buckets.known["team/cache"]["files"].clear()
+
+    def faster():
+        (done,) = push(alice.store, alice.session.remotes, [alice.store.lookup(place)])
+        assert len(done.records) == 1
+
+    pushes(tmp_path, "carl", Slow(make_storage(hub), faster), module(2), said=believes_bob)
+    reader = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")], trust=trust(ALICE, BOB, said=said))
+    record = reader.session.remotes.find(place).shared.record
+    assert {one.name for one in record.modules} == {"standin-1.0/MODULE_1", "standin-1.0/MODULE_2"}

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from cachekit.remotes import additions, derived, index, layout, nearest_on
+from cachekit.remotes import derived, index, layout, listed_additions, nearest_on
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.nearest import search
@@ -22,7 +22,7 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
 )
 from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
-from tests.remotes.test_nearest import fill, fill_whole, made_from, others, wish
+from tests.remotes.test_nearest import fill, fill_whole, others, wish
 from tests.remotes.watched_storages import Broken, Counted, Noisy
 from tests.support.standins import Watched
 
@@ -44,7 +44,7 @@ def test_an_object_store_to_which_nobody_pushes_is_listed_once_a_day_by_each_sto
     fill(bucket(), [near])
     me = Watched(tmp_path / "me", shared=[(bucket(), "r")])
     assert by_key(near[0].key[:20], me.store, me.session.remotes)[0].key == near[0].key, "what nobody finds is listed"
-    fill_whole(tmp_path / "bob", bucket(), [made_from(wanted, **{"training.seed": 65})])
+    fill_whole(tmp_path / "bob", bucket(), others(wanted, 2)[1:])
     assert asked() == (near[0].key, False), "that push has listed them"
 
 
@@ -190,12 +190,12 @@ def hub(tmp_path, monkeypatch):
 @pytest.mark.feature("R7")
 def test_a_push_to_a_bucket_of_the_hub_with_many_records_asks_little(tmp_path, wanted, hub, monkeypatch):
     monkeypatch.setattr(derived, "SHORT", LONG)
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     made = others(wanted, 23)
     for some in (made[:20], made[20:21], made[21:22]):
         fill_whole(tmp_path / "ann", make_storage(hub), some)
         grow_old(hub)
-    monkeypatch.setattr(additions, "_OLD", 32)
+    monkeypatch.setattr(listed_additions, "_OLD", 32)
     hub.log.clear()
     near, contents = made[22]  # a module that the others do not have
     module = structs.replace(near.modules[0], name="standin-1/MODULE_9+9")
@@ -256,7 +256,7 @@ def test_a_row_that_a_race_lost_in_a_bucket_of_the_hub_is_added_by_who_wrote_ove
     tmp_path, wanted, hub, monkeypatch, short
 ):
     monkeypatch.setattr(derived, "SHORT", short)
-    monkeypatch.setattr(additions, "_OLD", 1)
+    monkeypatch.setattr(listed_additions, "_OLD", 1)
     fast, next_one, slow, last, *first = others(wanted, 24)
     fill_whole(tmp_path / "ann", make_storage(hub), first)
 

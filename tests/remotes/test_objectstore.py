@@ -122,6 +122,12 @@ def test_credentials_in_a_pipe_are_not_waited_for(monkeypatch, tmp_path, variabl
     assert variable in raised.value.hint
 
 
+def test_credentials_that_are_not_there_are_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    with pytest.raises(UsageError, match="GOOGLE_APPLICATION_CREDENTIALS names a file that is not there"):
+        GCS().settings("bucket", {})
+
+
 @pytest.mark.feature("S5")
 @pytest.mark.parametrize(
     ("kind", "text", "said"),

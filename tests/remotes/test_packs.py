@@ -91,6 +91,18 @@ def test_a_record_that_grew_by_one_module_at_a_time_is_pulled_in_packs(tmp_path,
     assert pulled(tmp_path, remote, made).count("chunks") == 3  # the packs, and the last module
 
 
+@pytest.mark.feature("R5")
+@pytest.mark.parametrize("size", [SMALL, 7000, 28_000, 60_000])
+def test_a_push_of_one_module_sends_little_beside_it_also_where_it_makes_a_pack(tmp_path, remote, size):
+    record, contents = made = long_record(20, size=size)
+    for number in range(1, 21):
+        grown = structs.replace(record, modules=record.modules[:number])
+        done = pushed(member(tmp_path, "ann", remote), (grown, contents))
+        assert sum(file.bytes for file in done.files) <= 2 * size + packs.GROUP + 1000
+    group = min(packs.FEW, -(-packs.GROUP // size))
+    assert pulled(tmp_path, remote, made).count("chunks") <= 20 // group + group
+
+
 @pytest.mark.parametrize("spoilt", [None, b"", b"\0" * 200, b"\xff" * 200_000])
 def test_without_a_good_pack_each_file_is_fetched(tmp_path, remote, spoilt):
     made = long_record(packs.FEW, size=SMALL)

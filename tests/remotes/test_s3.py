@@ -136,8 +136,10 @@ def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(
     grown = structs.replace(
         long, modules=(*long.modules, structs.replace(more.modules[0], name="standin-1.0/MODULE_X"))
     )
-    first = others(wanted, 2_972)[-1]  # whose two files lie there; it finds out all that the others know
-    for most, made in ((8, first), (7, (near, files)), (200, (long, code)), (6, (grown, code | contents_of_more))):
+    first = others(wanted, 2_972)[-1]  # whose two files lie there, which is found out by sending them
+    with ann.session.remotes.writable[0].call() as storage:  # with its lease a store finds out what the server heeds
+        storage.commit(Commit("a lease", writes=[Write(layout.lease_path(near.key), b"{}", ABSENT)]), "")
+    for most, made in ((7, first), (6, (near, files)), (200, (long, code)), (6, (grown, code | contents_of_more))):
         ann.session.remotes.find(made[0].place)  # as before each compile
         server.requests.clear()
         server.sent = server.received = 0

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from cachekit.errors import AuthError, BusyError, RemoteError, UncertainError, UsageError
+from cachekit.remotes.objectstore.s3 import S3
 from cachekit.remotes.port import Limits
 from cachekit.remotes.push import push
 from cachekit.verbs.warm import warm
@@ -67,6 +68,8 @@ def test_wrong_credentials_are_told_and_never_shown(server, storage, status, cod
         with pytest.raises(AuthError) as caught:
             call()
         assert str(status) in caught.value.cause
+        wrong = any(code in caught.value.cause for code in ("SignatureDoesNotMatch", "InvalidAccessKeyId"))
+        assert (caught.value.hint == S3.login) == wrong, "an answer to HEAD has no code"
         assert KEY not in shown(caught.value)
         assert SECRET not in shown(caught.value)
 

@@ -90,7 +90,7 @@ def test_what_is_wrong_with_a_record_is_told_in_a_line_however_long_its_names_ar
 
 ILL_FITTING = [
     *({name: ...} for name in ("key", "modules", "provenance", "hard")),
-    *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, schema=2))),
+    *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, schema=3))),
     *({"hard": hard} for hard in ({**HARD, "task": "other"}, {}, [])),
     *({"graphs": count} for count in (-1, 1.5, "4")),
     *({"compile_seconds": seconds} for seconds in (-0.1, None)),

@@ -29,7 +29,7 @@ from tests.support.places import ROOT
 from tests.support.processes import LONGEST
 
 ROOMS = ("cli", "api", "verbs", "compilers", "executors")
-HEAVY = ("cachekit.compilers.inductor.runtime", "cachekit.compilers.inductor.compare")  # they import torch
+HEAVY = (".runtime", ".inductor.compare")  # how modules end that may import torch: only workers import them
 IN_SERVER = "CACHEKIT_TESTS_FORK_SERVER"
 _SERVER = multiprocessing.get_context("forkserver")
 _OWN = tuple(folder for folder in sys.path if folder)  # in the fork server: the folders of its interpreter
@@ -53,7 +53,7 @@ def load() -> None:
     for room in ROOMS:
         package = importlib.import_module(f"cachekit.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name not in HEAVY:
+            if not module.name.endswith(HEAVY):
                 importlib.import_module(module.name)
     # They read variables while they are imported, here this server's: a fork with other ones would not be heard.
     early = {"huggingface_hub", "torch"} & sys.modules.keys()

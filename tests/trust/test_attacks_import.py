@@ -11,7 +11,7 @@ from cachekit.store.origin import Beside
 from cachekit.store.removal import Remover, Victim
 from cachekit.verbs.export import export_cache
 from cachekit.verbs.imports import import_into
-from cachekit.verbs.pull import pull_modules
+from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push import push_records
 from tests.compilers.neuron.neuron_trees import COMPILER
 from tests.remotes.peer_repo import entry

@@ -18,7 +18,8 @@ from cachekit.trust.envelope import encode
 from cachekit.verbs.export import export_bundle
 from cachekit.verbs.imports import import_into
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.pull import pull_modules, pull_recipe
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push import push_records
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm

@@ -37,6 +37,44 @@ def test_a_second_run_finds_what_the_first_compiled(user):
     assert not list((user.home / "v1").glob("cache_dirs/*/*")), "no compiler cache dir stays behind"
 
 
+@pytest.mark.feature("S1", "P1")
+def test_two_runs_of_one_command_at_once_leave_a_record_that_serves_the_next(user):
+    hold = user.work / "hold"
+    hold.touch()
+    script = COMPILES + "\nimport os, time\nwhile os.path.exists('hold'):\n    time.sleep(0.05)\n"
+    (user.work / "train.py").write_text(script)
+    runs = [user.start("run", "-q", "--", *TRAIN) for _ in range(2)]
+    for process in runs:
+        assert [process.stdout.readline().split()[1] for _ in range(2)] == ["compiled"] * 2
+    hold.unlink()
+    for process in runs:
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 0
+    (kept,) = json.loads(user("store", "ls", "-f", "json").stdout)
+    for _ in range(2):
+        done = user.run(*TRAIN, options=("--require-warm",))
+        assert user.said == ["forward found", "backward found"]
+        assert (done["compiled"], done["bytes"]) == (0, kept["bytes"])
+
+
+@pytest.mark.feature("S1", "R1")
+def test_what_a_run_that_failed_left_here_hides_no_whole_record_of_the_team(user, tmp_path):
+    (shared := tmp_path / "shared").mkdir()
+    script = COMPILES + "\nimport os, sys\nsys.exit(7 if os.path.exists('fails') else 0)\n"
+    (user.work / "train.py").write_text(script)
+    user.run(*TRAIN)
+    user("push", "--cache", f"local:rw,{shared}:rw")
+    other = User(tmp_path / "other")
+    (other.work / "train.py").write_text(script)
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7)
+    (other.work / "fails").unlink()
+    cache = ("--cache", f"local:rw,{shared}:rw")
+    assert "may lack graphs" not in other("run", "--dry-run", *cache, "--", *TRAIN).stdout
+    assert other.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
+    assert other.run(*TRAIN, options=("--require-warm",))["compiled"] == 0, "it is here now"
+
+
 def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
     done = user("run", "--format", "json", "--", *TRAIN)
     assert done.stdout.splitlines() == ["forward compiled", "backward compiled"]

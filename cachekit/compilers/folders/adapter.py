@@ -100,6 +100,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
         seconds: How many bytes at the beginning of an unpacked entry hold what compiling took: whole seconds, the most
             significant byte first. 0 if an entry does not say.
         untouched: What a person should know if a run neither read nor wrote an entry.
+        inert: What a person should know if run after run of one command finds no entry of those before it.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     packed: bool = False
     seconds: int = 0
     untouched: str = ""
+    inert: str = ""
 
     @property
     def prefix(self) -> str:

@@ -80,17 +80,21 @@ class FolderWatch(TreeWatch):
         said = compiler.declared
         super().__init__(compiler, run, {**said.set, said.variable: str(run.cache_dir)})
         self._said = said
+        self._kept = len(run.restored) if run.found else 0  # by how many runs of the same command
 
     def observed(self, told: Observed = UNTOLD) -> Observed:
         seen = super().observed(told)
         new = self._new()
         took = sum(seconds(self._root / name, self._said.seconds) for name in new) if self._said.seconds else 0
-        untouched = not new and seen.exact and not seen.found
+        unfound = seen.exact and not seen.found
+        inert = unfound and bool(new) and self._kept > 1  # the first time, what the script reads may have changed
+        note = self._said.inert if inert else self._said.untouched if unfound and not new else ""
         return structs.replace(
             seen,
             compile_seconds=float(took),
             timed=bool(self._said.seconds),
-            notes=(*seen.notes, self._said.untouched) if untouched and self._said.untouched else seen.notes,
+            notes=(*seen.notes, note) if note else seen.notes,
+            inert=inert,
         )
 
 

@@ -44,7 +44,11 @@ JAX = Declaration(
     seconds=4,
     untouched=(
         "JAX's cache was neither read nor written: nothing was compiled, or the script names a folder of its own "
-        "(jax_compilation_cache_dir), which wins over the variable that cachekit sets"
+        "(jax_compilation_cache_dir) or switches the cache off, which wins over the variables that cachekit sets"
+    ),
+    inert=(
+        "JAX found no graph of the earlier runs, so nothing more is kept: its own key differs in each run, as it does "
+        "where a script sets jax_persistent_cache_enable_xla_caches, which puts the folder's path into the key"
     ),
 )  # fmt: skip
 ADAPTERS = {JAX.name: FolderAdapter(JAX)}

@@ -27,7 +27,7 @@ from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
-from cachekit.remotes.layout import check, is_good
+from cachekit.remotes.layout import BLOBS, check, is_good
 from cachekit.remotes.port import ABSENT, ANY, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
@@ -129,10 +129,14 @@ class BucketStorage(Storage):
             return
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
-        """A document; two requests, and none where a fresh look says that it is what is known to lie there."""
+        """A document; two requests, and none where a fresh look says that it is what is known to lie there.
+
+        What is named by its digest does not change: of that, an older look of the same change will do.
+        """
         seen, there, token = self._looks.get(path, (-math.inf, None, ABSENT))
         copy = self.copies.get(path) if there else None
-        if time.monotonic() - seen < FRESH and copy is not None and len(copy) <= limit and self._is(copy, token):
+        fresh = path.startswith(f"{BLOBS}/") or time.monotonic() - seen < FRESH
+        if fresh and copy is not None and len(copy) <= limit and self._is(copy, token):
             return Document(copy, token)
         call = self._client.call(streams=True, missing=True)
         begun = time.monotonic()
@@ -175,20 +179,27 @@ class BucketStorage(Storage):
     def commit(self, change: Commit, revision: str) -> str:
         """A look, unless the last one is fresh; and one request for all documents, in their order, after few files."""
         check([write.path for write in change.writes])
-        files = [file for file in change.files if (file.path, file.sha256) not in self._sent]
+        sent, self._sent = self._sent, set()
+        files = [file for file in change.files if (file.path, file.sha256) not in sent]
         if sum(file.size for file in files) > self.joins:
             self.upload(files, revision, lambda _: None)
             files = []
-        paths = [write.path for write in change.writes if write.data is None or write.token != ANY]
-        there = self._look([*(file.path for file in files), *paths], FRESH)
-        self._compare([file for file in files if file.path in there], there)
+        seen = {path for path, (_, entry, _) in self._looks.items() if entry}  # to remove one of these needs no look
+        paths = [write.path for write in change.writes if write.token != ANY]
+        paths += [write.path for write in change.writes if write.data is None and write.path not in seen]
+        there = self._look([*(file.path for file in change.files), *paths], FRESH)
+        # What was sent as well: others may have sent theirs to the same path since, or removed it.
+        self._compare([file for file in change.files if file.path in there], there)
+        if gone := [file.path for file in change.files if file not in files and file.path not in there]:
+            raise ConflictError(f"{self.name}: {gone[0]} is gone again")
         for write in change.writes:
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
         add: list[tuple[Path | bytes, str]] = []
         add += [(_source(file), self._below + file.path) for file in files if file.path not in there]
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
-        delete = [self._below + write.path for write in change.writes if write.data is None and write.path in there]
+        seen |= there.keys()
+        delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
         if add or delete:
             try:
                 size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)

@@ -197,7 +197,7 @@ class ObjectService:
                         raise UsageError(
                             f"{self.scheme}://{bucket} cannot be used with these settings",
                             cause=type(error).__name__,
-                            hint=self.check,
+                            hint=self.login,
                         ) from None
             raise AssertionError("unreachable")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.disk import check_ends
+from cachekit.errors import UsageError
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.objectstore.remote import ObjectStorage
 
@@ -35,10 +36,12 @@ class GCS(ObjectService):
         """See that obstore comes to the end of the files that it reads while a client is made.
 
         Raises:
-            UsageError: One is a pipe, which would be waited for without end.
+            UsageError: One is not there, or is a pipe, which would be waited for without end.
         """
         for variable in _FILES:
             if named := os.environ.get(variable):
+                if not os.path.lexists(named):
+                    raise UsageError(f"{variable} names a file that is not there", cause=named, hint=self.login)
                 check_ends(Path(named), variable)
         return super().settings(bucket, options)
 

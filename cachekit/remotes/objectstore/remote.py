@@ -13,7 +13,7 @@ on: of two writers on the same state one fails. What object stores do not have, 
 - An upload that was killed leaves parts that nobody sees: a lifecycle rule of the bucket removes them (on S3:
   AbortIncompleteMultipartUpload; Azure does so by itself, after a week).
 - A server that ignores the conditions (`rclone serve s3`) lets the last writer win. Whether one does that which is not
-  the service's own, the first push of a store finds out.
+  the service's own, the first lease of a store finds out, before anything compiles; without a lease, its first push.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cachekit.calls import CallProgress
 from cachekit.decode import from_json
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
-from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, blob_path, check
+from cachekit.remotes.layout import BLOBS, INDEX, LEASES, RECORDS, blob_path, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
 from cachekit.remotes.port import (
@@ -135,6 +135,8 @@ class ObjectStorage(ObjectReader, Storage):
     def commit(self, change: Commit, revision: str) -> str:
         """Write documents, one after the other; this module says what that cannot do."""
         check([write.path for write in change.writes])
+        if any(write.path.startswith(f"{LEASES}/") for write in change.writes):
+            self.heeds(_NO_STATE)  # what is pushed after the compile need not find it out
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         # What is named by its digest is whole and true by itself: it may stay where a later one has changed.

@@ -72,6 +72,22 @@ def test_a_command_whose_code_imports_it_finds_what_it_compiled(user):
     assert (second["status"], second["compiled"], second["key"]) == ("hit", 0, first["key"])
 
 
+def test_entries_that_no_later_run_finds_are_told_and_kept_no_more(user):
+    """As where a script has its folder's path in JAX's key."""
+    script = COMPILES.replace(
+        '("jit_loss-1f-cache", "jit_step-2e-cache")', '(f"jit_loss-{abs(hash(str(root))):x}-cache",)'
+    )
+    (user.work / "train.py").write_text(script)
+    runs = [user.run("python", "train.py") for _ in range(4)]
+    assert [done["compiled"] for done in runs] == [1, 1, 1, 1]
+    assert [len(done["modules"]) for done in runs] == [1, 2, 2, 2]
+    assert [any("jax_persistent_cache_enable_xla_caches" in note for note in done["notes"]) for done in runs] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert "its graphs compile in each run" in user("run", "--dry-run", "--", "python", "train.py").stdout
+    assert "its graphs compile in each run" in user("run", "--require-warm", "--", "python", "train.py", code=3).stderr
+
+
 def test_an_entry_that_is_not_whole_is_not_kept(user):
     user.run("python", "train.py", "--torn")
     user.run("python", "train.py", "--torn")

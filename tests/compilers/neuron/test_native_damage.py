@@ -23,7 +23,7 @@ from cachekit.errors import IntegrityError, UsageError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.record import File, Module
-from cachekit.verbs.pull import pull_modules
+from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff, pack_neff, tar_of
 from tests.support.standins import Watched

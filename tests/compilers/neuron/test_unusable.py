@@ -374,6 +374,8 @@ def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypa
 @pytest.mark.parametrize(
     "maker, number, chip",
     [
+        ("0x1d0f", "0x7164", "trn1"),
+        ("0x1d0f", "0x7264", "inf2"),
         ("0x1d0f", "0x7364", "trn2"),
         ("0x1d0f", "0x7564", "trn3"),
         ("0x1d0f", "0x7064", "inf1"),
@@ -386,6 +388,7 @@ def test_devices_on_the_bus_are_seen_without_the_driver(machine, tmp_path, maker
         (tmp_path / "pci" / name).mkdir(parents=True)
         (tmp_path / "pci" / name / "vendor").write_text(f"{maker}\n")
         (tmp_path / "pci" / name / "device").write_text(f"{text}\n")
+    assert presence.pci_chip() == chip
     if not chip:
         assert select("auto").name == "inductor"
         return
