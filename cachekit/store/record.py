@@ -20,6 +20,7 @@ from cachekit import redact
 from cachekit.decode import from_builtins
 from cachekit.errors import SecretError
 from cachekit.files import DIGEST
+from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.store.layout import Placed
 from cachekit.text import cut
@@ -326,7 +327,7 @@ def decode(raw: bytes) -> Record | None:
     """Read a document back.
 
     Returns:
-        The record; None where it has another schema number, which is a miss and no damage.
+        The record; None where it, or its key, has another schema number, which is a miss and no damage.
 
     Raises:
         DamagedRecordError: It is not JSON, does not have its digest, does not fit the schema, or its ingredients do
@@ -383,5 +384,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     ):
         raise DamagedRecordError("two modules, or two files of a module, have the same name")
     if key_of(record.hard) != record.key:
+        if any(key_of(record.hard, older) == record.key for older in range(1, KEY_SCHEMA)):
+            return None  # no recipe has that key any more
         raise DamagedRecordError("its ingredients do not hash to its key")
     return record
