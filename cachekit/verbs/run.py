@@ -276,6 +276,8 @@ def entered(
     record = None if recache else fetch_planned(session, plan)
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
+    if record is None and plan.found is not None and not recache:  # then what a run that failed has left, if any
+        record = session.store.lookup(prepared.place)
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:
