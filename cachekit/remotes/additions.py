@@ -247,16 +247,12 @@ class Additions:
         return merged
 
     def _look_for_own(self, by_place: Mapping[Place, Sequence[ListedAddition]]) -> None:
-        """Find what is to be written again of the modules that this push added.
-
-        Modules of one name lie at one path, whatever keys their records have.
-        """
-        others = [one for some in by_place.values() for one in some if one.push != self._push]
+        """Find what is to be written again of the modules that this push added."""
         for place in {*self._own, *(place for place, _ in self._doubted)}:
             there, own = by_place.get(place, []), self._own.get(place, {})
             last = max((one.at for one in there if one.push == self._push), default=0.0)
             since = last - (time.monotonic() - self._began) - TOGETHER
-            made = [one.own for one in others if one.at >= since]
+            made = [one.own for one in there if one.push != self._push and one.at >= since]
             met = {(place, name) for number, name in own.items() if any(number in some for some in made)} - self._met
             lost = {
                 (of, name)
