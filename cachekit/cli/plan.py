@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
-SAME = "it has the same ingredients, and a key that an earlier cachekit made"
 VALUE = 40  # characters of a value in one
 CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
@@ -187,8 +186,9 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         )
     else:
         where = "" if near.remote == LOCAL else f" on {near.remote}"
-        differs = f"it differs in {out.count(len(near.changes), 'ingredient')}:" if near.changes else SAME
-        lines += out.labelled("", f"nearest is {near.key[:16]} ({near.recipe}){where}; {differs}", 2)
+        differs = out.count(len(near.changes), "ingredient")
+        nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {differs}:"
+        lines += out.labelled("", nearest, 2)
         for change in near.changes[:CHANGES]:
             lines += [f"    {change_text(change)}"] if change.name == named(change.name) else []
             lines += meaning(change, 6)

@@ -30,15 +30,22 @@ from cachekit.store.record import Module, Provenance, Record, Reuse, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
-# What the runs of the command kept helped none of them.
+# How many runs of the command in a row found nothing of what those before them kept.
 INERT = "command.inert"
+_PATIENCE = 2  # of them: what a command reads may change
 # Inductor counted inside of the command, so its keys are portable ones.
 REPORTED = "command.reported"
 
 
 def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
     """What a command's record has beside its key."""
-    return {FINISHED: finished, REPORTED: seen.exact, **({INERT: True} if seen.inert else {})}
+    return {FINISHED: finished, REPORTED: seen.exact}
+
+
+def is_inert(record: Record) -> bool:
+    """Whether what runs of a command kept helps none of them: then no more of it is kept."""
+    times = record.soft.get(INERT)
+    return isinstance(times, int) and times > _PATIENCE
 
 
 def unfinished(prepared: Prepared) -> Prepared:
@@ -183,7 +190,7 @@ class Keeping(Struct, frozen=True):
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
                 tree, before, fingerprint = self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint
                 harvest = None
-                if not seen.inert:
+                if not (seen.inert and self.record and is_inert(_counting(self.record, seen))):
                     harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
@@ -259,7 +266,8 @@ class Keeping(Struct, frozen=True):
 
     def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
         modules = _together(now.modules, new)
-        soft = {**now.soft, **{name: said or bool(now.soft.get(name)) for name, said in self.marks.items()}}
+        marks = {name: said or bool(now.soft.get(name)) for name, said in self.marks.items()}
+        soft = {**_counting(now, seen).soft, **marks}
         added = modules != now.modules
         if not added and soft == now.soft:
             return now
@@ -276,6 +284,15 @@ class Keeping(Struct, frozen=True):
             if now.reused is UNSET
             else structs.replace(now.reused, cold_seconds=round(now.reused.cold_seconds + more, 3)),
         )
+
+
+def _counting(record: Record, seen: Observed) -> Record:
+    """A record that also says how many runs in a row found nothing of it."""
+    times = record.soft.get(INERT)
+    if seen.inert:
+        return structs.replace(record, soft={**record.soft, INERT: (times if isinstance(times, int) else 0) + 1})
+    left = {name: said for name, said in record.soft.items() if name != INERT}
+    return structs.replace(record, soft=left) if seen.found and times else record
 
 
 class _Counted(Struct):

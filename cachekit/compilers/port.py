@@ -117,8 +117,7 @@ class Observed(Struct, frozen=True):
         exact: The run itself counted; else the counts are inferred from what it left.
         used: Which of the restored files the run read, by relative path; None where nobody knows.
         order: The names of modules, in the order in which the run came to them, where it told that.
-        inert: Nothing of what earlier runs of the same command kept was found, for the second time: to keep more of the
-            same would help no run.
+        inert: Nothing of what earlier runs of the same command kept was found, although all compiled again.
     """
 
     found: int = 0

@@ -1,7 +1,8 @@
 """Ingredients, their canonical form, the key, and the difference between two sets of them.
 
 A key is the SHA-256 of the canonical JSON of the *hard* ingredients. *Soft* ones are recorded beside it: they may or
-may not reach a graph, and never change the key. `tests/vectors/` fixes the form; changing it takes a new SCHEMA.
+may not reach a graph, and never change the key. `tests/vectors/` fixes the form, and which ingredients recipes and
+commands have; changing either takes a new SCHEMA.
 """
 
 from __future__ import annotations

@@ -136,7 +136,10 @@ def _make(archive: Path, folder: Path, *, joins: bool) -> list[_Place]:
     made: set[Path] = {folder}
     places: list[_Place] = []
     found = [*_members(archive)]  # all are looked at before anything is made
-    lay = {one.name for one in found if one.isreg() and (folder / one.name).is_file()} if joins else set()
+    names = [one.name for one in found if one.isreg()]
+    if len({*names}) < len(names):
+        raise UnsafeArchiveError(f"{archive.name}: a name stands twice")
+    lay = {name for name in names if (folder / name).is_file()} if joins else set()
     for member in found:
         if member.name in lay:
             continue

@@ -20,6 +20,7 @@ from cachekit import redact
 from cachekit.decode import from_builtins
 from cachekit.errors import SecretError
 from cachekit.files import DIGEST
+from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.store.layout import Placed
 from cachekit.text import cut
@@ -326,7 +327,7 @@ def decode(raw: bytes) -> Record | None:
     """Read a document back.
 
     Returns:
-        The record; None where it has another schema number, which is a miss and no damage.
+        The record; None where it, or its key, has another schema number, which is a miss and no damage.
 
     Raises:
         DamagedRecordError: It is not JSON, does not have its digest, does not fit the schema, or its ingredients do
@@ -382,6 +383,8 @@ def from_document(document: dict[str, Any]) -> Record | None:
         len({file.path for file in module.files}) < len(module.files) for module in record.modules
     ):
         raise DamagedRecordError("two modules, or two files of a module, have the same name")
-    if record.key not in {key_of(record.hard), key_of(record.hard, schema=1)}:  # keys of before are no longer made
+    if key_of(record.hard) != record.key:
+        if any(key_of(record.hard, older) == record.key for older in range(1, KEY_SCHEMA)):
+            return None  # no recipe has that key any more
         raise DamagedRecordError("its ingredients do not hash to its key")
     return record

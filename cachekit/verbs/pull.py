@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers import registry
+from cachekit.compilers.keep import FINISHED
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, MissError
 from cachekit.remotes.fetch import Pulled, fetch
@@ -73,7 +74,7 @@ class Pulls(Answer, frozen=True, tag="cachekit/pull/1"):
         return MissError(
             f"no remote has {', '.join(one.name for one in absent)}",
             cause=first_of(left, SHOWN, "; "),
-            hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
+            hint="warm or run it, with the remote writable: --cache local:rw,NAME:rw",
         )
 
 
@@ -102,14 +103,15 @@ def pull_key(session: Session, beginning: str, *, dry_run: bool = False) -> Outc
     """Fetch the record of a key, as that of a command, which no recipe names; see `Cache.pull`."""
     for remote in session.remotes.readable:
         remote.retry()
-    here = session.store.by_prefix(beginning)
-    place = row_of(here, beginning).place if here else None
+    rows = session.store.by_prefix(beginning)
+    place = row_of(rows, beginning).place if rows else None
     if place is None and (known := by_key(beginning, session.store, session.remotes)[0]):
         place = known.place
-    record = session.store.lookup(place) if place else None
-    if record is not None:
-        return Outcome(record.recipe, "present", record.key, present=record.size)
-    found = session.remotes.find(place, anew=True) if place else None
+    here = session.store.lookup(place) if place else None
+    whole = here is not None and here.soft.get(FINISHED, True)  # a command that failed may lack graphs
+    found = session.remotes.find(place, anew=True) if place and not whole else None
+    if here is not None and found is None:
+        return Outcome(here.recipe, "present", here.key, present=here.size)
     if found is None:
         key = place.key if place else ""
         session.remotes.raise_failure(key)

@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, INERT, REPORTED, Keeping, command_marks, spared
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
@@ -221,7 +221,7 @@ def looked_up(prepared: Prepared, store: Store, remotes: Remotes) -> Plan:
 
 def ready(plan: Plan) -> bool:
     """The key's record is there, helps, and a command that came to its end has made it."""
-    return plan.record is not None and bool(plan.record.soft.get(FINISHED, True)) and not plan.record.soft.get(INERT)
+    return plan.record is not None and bool(plan.record.soft.get(FINISHED, True)) and not is_inert(plan.record)
 
 
 def foreseen(plan: Plan, price: Price | None = None) -> Planned:
@@ -230,7 +230,7 @@ def foreseen(plan: Plan, price: Price | None = None) -> Planned:
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
-    if plan.record.soft.get(INERT):
+    if is_inert(plan.record):
         flaw = "its graphs compile in each run, although they were kept: the notes of the last run say why"
     return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
@@ -276,6 +276,8 @@ def entered(
     record = None if recache else fetch_planned(session, plan)
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
+    if record is None and plan.found is not None and not recache:  # then what a run that failed has left, if any
+        record = session.store.lookup(prepared.place)
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import SecretError
+from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
 from cachekit.key.canonical import key_of
 from cachekit.store.record import SCHEMA, File, Module, Provenance, check_shareable, decode, encode, to_document
 from tests.store.record_cases import HARD, TEXTS, VALUES, body, digest, document, record, refused
@@ -88,6 +89,13 @@ def test_a_record_of_another_schema_is_a_miss_and_no_damage():
 
 
 @pytest.mark.feature("K6")
+def test_a_record_whose_key_has_an_older_schema_is_a_miss_and_no_damage():
+    for schema in range(1, KEY_SCHEMA):
+        assert decode(encode(record(key=key_of(HARD, schema)))) is None
+    refused(document(body(key=key_of(HARD, 0))))
+
+
+@pytest.mark.feature("K6")
 def test_a_damaged_record_of_another_schema_is_damage():
     raw = document(body(schema=SCHEMA + 1))
     refused(raw.replace(b"inductor", b"inductoR", 1))
@@ -99,7 +107,7 @@ def test_the_record_of_the_first_schema_is_still_read():
     found = decode(GOLDEN.read_bytes())
     assert to_document(found)["record"]["schema"] == 1
     assert (
-        found.key == key_of(found.hard, schema=1) == "1c27780351308a9b13b2b935726e7e22f1b38454da425610eeee7d5bce0934fa"
+        found.key == key_of(found.hard, schema=2) == "7772929de0e6c6a6b21fbe50ab6144cb368c1fb521ad143113d1c675ee3256f5"
     )
     assert (found.compiler, found.directory, found.model_type, found.recipe) == (
         "inductor",

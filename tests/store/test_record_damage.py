@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
 from cachekit.key.canonical import key_of
 from cachekit.store.record import SCHEMA, DamagedRecordError, File, Module, Provenance, decode, encode
 from tests.store.record_cases import HARD, VALUES, body, digest, document, record, refused
@@ -90,7 +91,7 @@ def test_what_is_wrong_with_a_record_is_told_in_a_line_however_long_its_names_ar
 
 ILL_FITTING = [
     *({name: ...} for name in ("key", "modules", "provenance", "hard")),
-    *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, schema=3))),
+    *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, KEY_SCHEMA + 1))),
     *({"hard": hard} for hard in ({**HARD, "task": "other"}, {}, [])),
     *({"graphs": count} for count in (-1, 1.5, "4")),
     *({"compile_seconds": seconds} for seconds in (-0.1, None)),

@@ -75,6 +75,26 @@ def test_what_a_run_that_failed_left_here_hides_no_whole_record_of_the_team(user
     assert other.run(*TRAIN, options=("--require-warm",))["compiled"] == 0, "it is here now"
 
 
+def test_what_a_run_that_failed_left_here_serves_where_the_teams_record_cannot_be_fetched(user, tmp_path):
+    (shared := tmp_path / "shared").mkdir()
+    script = COMPILES.replace('b"graph "', 'Path("salt").read_bytes()')  # two machines build other bytes
+    script += "\nimport os, sys\nsys.exit(7 if os.path.exists('fails') else 0)\n"
+    (user.work / "train.py").write_text(script)
+    (user.work / "salt").write_text("one")
+    user.run(*TRAIN)
+    user("push", "--cache", f"local:rw,{shared}:rw")
+    for path in shared.rglob("*.tar"):
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes()[::-1])
+    other = User(tmp_path / "other")
+    (other.work / "train.py").write_text(script)
+    (other.work / "salt").write_text("two")
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7)
+    (other.work / "fails").unlink()
+    assert other.run(*TRAIN, options=("--cache", f"local:rw,{shared}:r"))["compiled"] == 0
+
+
 def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
     done = user("run", "--format", "json", "--", *TRAIN)
     assert done.stdout.splitlines() == ["forward compiled", "backward compiled"]

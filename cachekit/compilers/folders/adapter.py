@@ -100,7 +100,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
         seconds: How many bytes at the beginning of an unpacked entry hold what compiling took: whole seconds, the most
             significant byte first. 0 if an entry does not say.
         untouched: What a person should know if a run neither read nor wrote an entry.
-        inert: What a person should know if run after run of one command finds no entry of those before it.
+        inert: What a person should know if a run of a command finds no entry of those before it, and writes all anew.
     """
 
     name: str

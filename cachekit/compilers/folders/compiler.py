@@ -80,14 +80,14 @@ class FolderWatch(TreeWatch):
         said = compiler.declared
         super().__init__(compiler, run, {**said.set, said.variable: str(run.cache_dir)})
         self._said = said
-        self._kept = len(run.restored) if run.found else 0  # by how many runs of the same command
+        self._kept = run.found and bool(run.restored)  # by earlier runs of the same command
 
     def observed(self, told: Observed = UNTOLD) -> Observed:
         seen = super().observed(told)
         new = self._new()
         took = sum(seconds(self._root / name, self._said.seconds) for name in new) if self._said.seconds else 0
         unfound = seen.exact and not seen.found
-        inert = unfound and bool(new) and self._kept > 1  # the first time, what the script reads may have changed
+        inert = unfound and bool(new) and self._kept
         note = self._said.inert if inert else self._said.untouched if unfound and not new else ""
         return structs.replace(
             seen,

@@ -47,8 +47,8 @@ JAX = Declaration(
         "(jax_compilation_cache_dir) or switches the cache off, which wins over the variables that cachekit sets"
     ),
     inert=(
-        "JAX found no graph of the earlier runs, so nothing more is kept: its own key differs in each run, as it does "
-        "where a script sets jax_persistent_cache_enable_xla_caches, which puts the folder's path into the key"
+        "JAX found no graph of the earlier runs of this command: unless what it reads has changed, its own key differs "
+        "in each run, as where a script sets jax_persistent_cache_enable_xla_caches, which puts a path into that key"
     ),
 )  # fmt: skip
 ADAPTERS = {JAX.name: FolderAdapter(JAX)}

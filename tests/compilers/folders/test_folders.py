@@ -78,14 +78,29 @@ def test_entries_that_no_later_run_finds_are_told_and_kept_no_more(user):
         '("jit_loss-1f-cache", "jit_step-2e-cache")', '(f"jit_loss-{abs(hash(str(root))):x}-cache",)'
     )
     (user.work / "train.py").write_text(script)
-    runs = [user.run("python", "train.py") for _ in range(4)]
-    assert [done["compiled"] for done in runs] == [1, 1, 1, 1]
-    assert [len(done["modules"]) for done in runs] == [1, 2, 2, 2]
-    assert [any("jax_persistent_cache_enable_xla_caches" in note for note in done["notes"]) for done in runs] == [
-        False, False, True, True,
-    ]  # fmt: skip
+    runs = [user.run("python", "train.py") for _ in range(5)]
+    assert [done["compiled"] for done in runs] == [1] * 5
+    assert [len(done["modules"]) for done in runs] == [1, 2, 3, 3, 3]
+    told = [any("jax_persistent_cache_enable_xla_caches" in note for note in done["notes"]) for done in runs]
+    assert told == [False, True, True, True, True]
     assert "its graphs compile in each run" in user("run", "--dry-run", "--", "python", "train.py").stdout
     assert "its graphs compile in each run" in user("run", "--require-warm", "--", "python", "train.py", code=3).stderr
+
+
+def test_a_command_that_finds_its_entries_again_is_not_taken_for_one_that_never_does(user):
+    script = COMPILES.replace('("jit_loss-1f-cache", "jit_step-2e-cache")', 'Path("names").read_text().split()')
+    (user.work / "train.py").write_text(script)
+    for name in "abcdd":  # what it reads changes
+        (user.work / "names").write_text(f"jit_{name}-cache\n")
+        done = user.run("python", "train.py")
+    assert done["compiled"] == 1, "the fourth was one too many"
+    (user.work / "names").write_text("jit_b-cache\n")
+    assert user.run("python", "train.py")["compiled"] == 0
+    (user.work / "names").write_text("jit_d-cache\n")
+    for _ in range(2):
+        done = user.run("python", "train.py")
+    assert done["compiled"] == 0
+    assert user.run("python", "train.py", options=("--require-warm",))["compiled"] == 0
 
 
 def test_an_entry_that_is_not_whole_is_not_kept(user):
