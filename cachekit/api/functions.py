@@ -148,9 +148,10 @@ def environment_warnings() -> list[str]:
 
 def is_record(name: str) -> bool:
     """Whether a name is the first digits of a key, or a file with a record: anything else is a recipe's."""
-    from cachekit.verbs.why import file_of_one, is_record
+    from cachekit.verbs.entry import means_key
+    from cachekit.verbs.why import file_of_one
 
-    return is_record(name) or file_of_one(name) is not None
+    return means_key(name) or file_of_one(name) is not None
 
 
 def is_bundle(target: str) -> bool:

@@ -174,13 +174,14 @@ class Questions(Opened):
 
     def _side(self, session: Session, one: AnyEntry, where: Elsewhere) -> Side:
         from cachekit.verbs import why as sides
+        from cachekit.verbs.entry import means_key
 
         if isinstance(one, Record):
             return sides.of_record(one)
         named = self._variant(one)
         if named.name and (file := sides.file_of_one(named.name)):
             return sides.of_file(file)
-        if named.name and sides.is_record(named.name):
+        if named.name and means_key(named.name):
             return sides.of_key(session, named.name)
         loaded = named.load()
         machine = {"--toolchain": where.toolchain, "--target": where.target, "--instance": where.instance}

@@ -18,7 +18,6 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.files import opened
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
-from cachekit.recipe import zoo
 from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.nearest_on import by_key
@@ -26,7 +25,7 @@ from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.text import cause_of
 from cachekit.values import Answer
-from cachekit.verbs.entry import find, is_key
+from cachekit.verbs.entry import find
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import Unanswered, unanswered
 from cachekit.verbs.session import Session
@@ -171,15 +170,6 @@ def compare(old: Side, new: Side) -> Compared:
 
 
 # What can be compared
-
-
-def is_record(name: str) -> bool:
-    """Whether a name can be the beginning of a key, and is not a recipe's."""
-    try:
-        zoo.recipe_path(name)
-    except UnknownNameError:
-        return is_key(name)
-    return False
 
 
 def of_record(record: Record) -> Side:
