@@ -221,6 +221,11 @@ class Comparison:
         if not partly and any(path in self._spoiled for _, path in theirs.paths.values()):
             return None  # who found that stopped there: the rest may be no better
         lost = self.gone(theirs, offer, revision)
+        if lost and not self.storage.compares:  # what lies below its digest is still there, whatever its own path has
+            spare = {layout.blob_path(sha256): sha256 for sha256 in lost}
+            there = self.stat(sorted(spare), revision).keys() - self._spoiled
+            lost -= {spare[path] for path in there}
+            theirs = structs.replace(theirs, places={**theirs.places, **{spare[path]: path for path in there}})
         modules = theirs.record.modules
         kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
         return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None

@@ -36,7 +36,6 @@ from cachekit.store.record import (
     to_document,
 )
 
-TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 

@@ -35,6 +35,7 @@ PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
 BESIDE = f"{ROOT}/index"
 NEW = f"{BESIDE}/new"
+TINY = 4096  # bytes of a file that travels inside of its record
 
 
 def record_path(place: Place) -> str:

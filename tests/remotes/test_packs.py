@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 
 from cachekit.remotes import fetch_files, layout, packs
-from cachekit.remotes.document import TINY, Shared
+from cachekit.remotes.document import Shared
+from cachekit.remotes.layout import TINY
 from cachekit.remotes.port import Upload
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import serve

@@ -134,6 +134,23 @@ def two_builds(bucket, joins, size):
     bucket.run()
 
 
+def two_builds_under_two_keys(bucket, joins, size):
+    bucket.alone(module(0))
+    for key, contents in ((1, "a"), (2, "b")):
+        bucket.push(module(1, contents, key, size if key == 2 else 5000), joins=joins)
+    bucket.run()
+    bucket.alone(module(2))
+    bucket.alone(module(2, key=2))
+
+
+def two_builds_and_a_third_push(bucket):
+    bucket.alone(module(0))
+    for contents in "ab":
+        bucket.push(module(1, contents), joins=0)
+    bucket.push(module(2))
+    bucket.run()
+
+
 def a_file_that_is_gone(bucket, *, recheck):
     bucket.alone(together(module(0), module(1)))
     bucket.remove("MODULE_1/")
@@ -181,6 +198,10 @@ SCENARIOS = {
     "two_builds": partial(two_builds, joins=1 << 20, size=6000),
     "two_builds_sent_ahead": partial(two_builds, joins=0, size=5000),
     "two_builds_of_two_sizes_sent_ahead": partial(two_builds, joins=0, size=6000),
+    "two_builds_under_two_keys": partial(two_builds_under_two_keys, joins=1 << 20, size=5000),
+    "two_builds_of_two_sizes_under_two_keys": partial(two_builds_under_two_keys, joins=1 << 20, size=6000),
+    "two_builds_under_two_keys_sent_ahead": partial(two_builds_under_two_keys, joins=0, size=6000),
+    "two_builds_and_a_third_push": two_builds_and_a_third_push,
     "a_file_that_is_gone": partial(a_file_that_is_gone, recheck=False),
     "a_recheck": partial(a_file_that_is_gone, recheck=True),
     "few_archives": partial(archives, count=3),

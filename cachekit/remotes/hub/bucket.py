@@ -6,6 +6,8 @@ is one request, carried out in its order, but no transaction. So:
 - Nothing is overwritten knowingly: before a write one request asks for the states it builds on, unless the last second
   told them. Between that and the write somebody else may still be faster; `compares` is false, and leases are taken
   another way.
+- Two pushes may send two builds of one module to one path, and the later one stays. So each file that no record has
+  inside lies below its digest as well, which is one line more in a request: a bucket keeps equal bytes once.
 - The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
   nothing whether there are different bytes at an artifact's path. `Entry.digests` stays empty.
 - A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
@@ -27,7 +29,7 @@ from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
-from cachekit.remotes.layout import BLOBS, check, is_good
+from cachekit.remotes.layout import BLOBS, ROOT, TINY, blob_path, check, is_good
 from cachekit.remotes.port import ABSENT, ANY, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ class BucketStorage(Storage):
         self._compare([file for file in files if file.path in there], there)
         for batch in _batches([file for file in files if file.path not in there]):
             size = sum(file.size for file in batch)
-            sources = [(_source(file), self._below + file.path) for file in batch]
+            sources = [(_source(file), self._below + path) for file in batch for path in _paths(file)]
             try:
                 self._batch(sources, [], size, patience=PATIENCE)
             except UncertainError as error:
@@ -196,7 +198,8 @@ class BucketStorage(Storage):
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
         add: list[tuple[Path | bytes, str]] = []
-        add += [(_source(file), self._below + file.path) for file in files if file.path not in there]
+        missing = [file for file in files if file.path not in there]
+        add += [(_source(file), self._below + path) for file in missing for path in _paths(file)]
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         seen |= there.keys()
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
@@ -332,6 +335,12 @@ def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
     return [str(info.hash) for info in hf_xet.hash_files([str(path) for path in paths])] if paths else []
 
 
+def _paths(file: Upload) -> list[str]:
+    """Where a file is put: at its own path, and below its digest, where nothing else is ever put."""
+    spared = file.size > TINY and not file.path.startswith(f"{ROOT}/")
+    return [file.path, *([blob_path(file.sha256)] if spared else [])]
+
+
 def _source(file: Upload) -> Path | bytes:
     if isinstance(file.source, bytes):
         return file.source
@@ -345,7 +354,7 @@ def _batches(files: Sequence[Upload]) -> Iterator[Sequence[Upload]]:
     """Files that are sent together: large ones alone, so that each has its own time."""
     batch: list[Upload] = []
     for file in files:
-        if batch and (len(batch) >= BATCH or sum(one.size for one in batch) + file.size > _TOGETHER):
+        if batch and (2 * len(batch) >= BATCH or sum(one.size for one in batch) + file.size > _TOGETHER):
             yield batch
             batch = []
         batch.append(file)
