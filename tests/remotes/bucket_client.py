@@ -81,7 +81,7 @@ class Client:
         return SimpleNamespace(type="file", path=path, size=len(data), xet_hash=name, uploaded_at=at)
 
     def batch_bucket_files(self, name, add, delete):
-        todo = [(path, one if isinstance(one, bytes) else one.read_bytes()) for one, path in add]
+        todo = [(path, one if isinstance(one, bytes) else one.read_bytes()) for one, path in map(tuple, add)]
         todo += [(path, None) for path in delete]
         self._push.turn(f"batch {' '.join(path for path, _ in todo)}")
         fault, self._push.fault = self._push.fault, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ import pytest
 
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
+from cachekit.remotes.layout import blob_path
 from cachekit.remotes.port import ABSENT, Commit, Limits, Write
 from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
@@ -78,6 +80,17 @@ def test_what_is_there_is_not_sent_again(hub, storage, tmp_path):
         with pytest.raises(ConflictError, match="m/0"):
             storage.upload([upload_of("m/new", b"n"), upload_of("m/0", other)], "", QUIET)
     assert storage.stat(["m/new"], "") == {}
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("size", [5000, 3 << 20])
+def test_the_bytes_of_a_file_that_lies_below_its_digest_too_are_sent_once(hub, storage, size):
+    ours = upload_of("m/model.neff", random.Random(size).randbytes(size))
+    storage.upload([ours], "", QUIET)
+    paths = [ours.path, blob_path(ours.sha256)]
+    assert {entry.size for entry in storage.stat(paths, "").values()} == {size}
+    assert all(storage.read(path, "", size).data == ours.source for path in paths)
+    assert sum(entry.received for entry in hub.log.entries()) < 1.1 * size + 3000
 
 
 def test_documents_go_in_one_batch_after_one_look(hub, storage):

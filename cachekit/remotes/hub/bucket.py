@@ -168,9 +168,8 @@ class BucketStorage(Storage):
         self._compare([file for file in files if file.path in there], there)
         for batch in _batches([file for file in files if file.path not in there]):
             size = sum(file.size for file in batch)
-            sources = [(_source(file), self._below + path) for file in batch for path in _paths(file)]
             try:
-                self._batch(sources, [], size, patience=PATIENCE)
+                self._batch(self._adds(batch), [], size, patience=PATIENCE)
             except UncertainError as error:
                 raise RemoteError(f"files cannot be sent to {self.name}", cause=error.cause) from None
             finally:
@@ -197,9 +196,7 @@ class BucketStorage(Storage):
         for write in change.writes:
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
-        add: list[tuple[Path | bytes, str]] = []
-        missing = [file for file in files if file.path not in there]
-        add += [(_source(file), self._below + path) for file in missing for path in _paths(file)]
+        add = [*self._adds([file for file in files if file.path not in there])]
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         seen |= there.keys()
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
@@ -214,16 +211,25 @@ class BucketStorage(Storage):
                 self._looks.clear()
         return ""
 
-    def _batch(
-        self, add: Sequence[tuple[Path | bytes, str]], delete: Sequence[str], size: int, *, patience: int = 0
-    ) -> None:
+    def _adds(self, files: Sequence[Upload]) -> Sequence[Any]:
+        """Each file at its own path, and below its digest, where nothing else is ever put."""
+        spared = [file for file in files if file.size > TINY and not file.path.startswith(f"{ROOT}/")]
+        hashes = dict(zip((file.path for file in spared), _hashes_of(spared) or [], strict=False))
+        add = []
+        for file in files:
+            add.append((_source(file), self._below + file.path))
+            if file in spared:
+                add.append(_once_more(file, self._below + blob_path(file.sha256), hashes.get(file.path)))
+        return add
+
+    def _batch(self, add: Sequence[Any], delete: Sequence[str], size: int, *, patience: int = 0) -> None:
         """Send files and documents, and remove others: in one request, after their bytes.
 
         Nothing of it is sent any more once this has raised: a document that somebody else has written by then would be
         written over.
 
         Args:
-            add: Sources and paths.
+            add: Sources and paths, or what `_once_more` makes.
             delete: Paths.
             size: Bytes of all.
             patience: How often a request that failed may be sent again meanwhile: none for what others may write too.
@@ -283,14 +289,7 @@ class BucketStorage(Storage):
                 raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
         if not files:
             return
-        with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
-            paths = []
-            for number, file in enumerate(files):
-                path = Path(folder, str(number)) if isinstance(file.source, bytes) else Path(file.source)
-                if isinstance(file.source, bytes):
-                    path.write_bytes(file.source)
-                paths.append(path)
-            hashes = _xet_hashes(paths)
+        hashes = _hashes_of(files)
         for number, file in enumerate(files):
             known = there[file.path][1]
             same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
@@ -335,10 +334,35 @@ def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
     return [str(info.hash) for info in hf_xet.hash_files([str(path) for path in paths])] if paths else []
 
 
-def _paths(file: Upload) -> list[str]:
-    """Where a file is put: at its own path, and below its digest, where nothing else is ever put."""
-    spared = file.size > TINY and not file.path.startswith(f"{ROOT}/")
-    return [file.path, *([blob_path(file.sha256)] if spared else [])]
+def _hashes_of(files: Sequence[Upload]) -> list[str] | None:
+    with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
+        paths = []
+        for number, file in enumerate(files):
+            path = Path(folder, str(number)) if isinstance(file.source, bytes) else Path(file.source)
+            if isinstance(file.source, bytes):
+                path.write_bytes(file.source)
+            paths.append(path)
+        return _xet_hashes(paths)
+
+
+def _once_more(file: Upload, path: str, xet_hash: str | None) -> Any:
+    """A file that the same batch sends to its own path, at another path.
+
+    Clients from 1.10 on pass on what a batch makes of a pair of source and path, and send nothing where it has a hash.
+    Others look at the pair, and send the bytes once more.
+    """
+    try:
+        from huggingface_hub._buckets import _BucketAddFile
+    except ImportError:
+        xet_hash = None
+    if not xet_hash:
+        return (_source(file), path)
+
+    class Known(_BucketAddFile):  # type: ignore[misc]  # the client has no types
+        def __iter__(self) -> Iterator[Path | bytes | str]:
+            yield from (self.source, self.destination)
+
+    return Known(source=_source(file), destination=path, xet_hash=xet_hash, size=file.size)
 
 
 def _source(file: Upload) -> Path | bytes:
