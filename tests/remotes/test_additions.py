@@ -173,18 +173,20 @@ def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hu
 
 def test_a_file_whose_place_another_build_took_is_found_below_its_digest(tmp_path, hub):
     """Of two pushes of two keys that have one module, the slower one sends its build over that of the other."""
-    record, files = module(1, "b")
-    other = structs.replace(make_record(2)[0], modules=record.modules)
+    made = [module(1, contents) for contents in "ab"]
+    files = [structs.replace(record.modules[0].files[0], path="model.code") for record, _ in made]
+    modules = [
+        (structs.replace(record.modules[0], files=(file,)),) for (record, _), file in zip(made, files, strict=True)
+    ]
+    faster, slower = (structs.replace(make_record(key)[0], modules=modules[key - 1]) for key in (1, 2))
     pushes(tmp_path, "ann", make_storage(hub), module(0))
-    faster, contents = module(1, "a")
-    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), (faster, contents)))
-    pushes(tmp_path, "carl", slow, (other, files))
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), (faster, made[0][1])))
+    pushes(tmp_path, "carl", slow, (slower, made[1][1]))
     for number in (2, 3):
         me = Watched(tmp_path / f"me-{number}", shared=[(make_storage(hub), "r")])
         me.pull(me.session.remotes.find(make_record()[0].place))
-        for file in faster.files:
-            with me.store.reading(file) as blob:
-                assert blob.path.read_bytes() == contents[file.sha256]
+        with me.store.reading(files[0]) as blob:
+            assert blob.path.read_bytes() == made[0][1][files[0].sha256]
         pushes(tmp_path, "dora", make_storage(hub), module(number))
     assert there(tmp_path, hub, own=False) == [0, 1, 2, 3]
 
