@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, spared
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, joined, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
@@ -137,8 +137,14 @@ def run(
         built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache, marks=marks)
-        kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
+        keeping = Keeping(
+            session.store, prepared, record, cache_dir, seed, replaces=recache and code == 0, marks=marks
+        )
+        kept = session.store.lookup(prepared.place) if recache and code else None
+        if kept is not None:
+            problem = "a run with --recache that fails replaces nothing"
+        else:
+            kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
     if seen.compiled and kept is None and not problem:
@@ -273,11 +279,13 @@ def entered(
         MissError: The record could not be fetched, under `require_warm`.
     """
     prepared = plan.prepared
+    here = session.store.lookup(prepared.place) if plan.found and not recache else None
     record = None if recache else fetch_planned(session, plan)
+    if record is not None and plan.found is not None:
+        record = joined(session.store, record, here)
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
-    if record is None and plan.found is not None and not recache:  # then what a run that failed has left, if any
-        record = session.store.lookup(prepared.place)
+    record = record or here  # what a run that failed has left, if any
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:

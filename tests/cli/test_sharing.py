@@ -222,6 +222,7 @@ def test_a_record_without_a_recipe_is_pulled_by_its_key(command, home, tmp_path)
     (pulled,) = command("pull", key, *second, "--format", "json").json["pulled"]
     assert (pulled["name"], pulled["state"], pulled["key"]) == ("train.py", "fetched", record.key)
     assert command("store", "show", key, "--home", str(tmp_path / "second")).out
+    assert "is a key, and --set and --tiny change a recipe" in command("pull", key, *second, "--tiny", code=2).err
     assert "no remote has beef0123" in the_error(command("pull", "beef0123", *second, code=3))[1]
 
 

@@ -23,6 +23,13 @@ def user(tmp_path):
 
 
 TRAIN = ("python", "train.py", "--lr", "0.1")
+READS = (
+    COMPILES.replace("from parts import GRAPHS", 'GRAPHS = Path("graphs").read_text().split()')
+    + """
+if os.path.exists("fails"):
+    sys.exit(7)
+"""
+)  # what a script reads is in no key
 
 
 @pytest.mark.feature("S1")
@@ -73,6 +80,50 @@ def test_what_a_run_that_failed_left_here_hides_no_whole_record_of_the_team(user
     assert "may lack graphs" not in other("run", "--dry-run", *cache, "--", *TRAIN).stdout
     assert other.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
     assert other.run(*TRAIN, options=("--require-warm",))["compiled"] == 0, "it is here now"
+
+
+@pytest.mark.parametrize("fetches", ["run", "pull"])
+def test_what_a_run_that_failed_compiled_here_stays_beside_the_teams_record(user, tmp_path, fetches):
+    """Of a setting that the team has not compiled."""
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    other = User(tmp_path / "other")
+    for one, graphs in ((user, "forward backward"), (other, "eval forward")):
+        (one.work / "train.py").write_text(READS)
+        (one.work / "graphs").write_text(graphs)
+    key = user.run(*TRAIN, options=cache)["key"]
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7)
+    (other.work / "fails").unlink()
+    (other.work / "graphs").write_text("eval forward backward")
+    if fetches == "pull":
+        other("pull", key, *cache)
+    assert other.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
+    assert other.said == ["eval found", "forward found", "backward found"]
+
+
+@pytest.mark.feature("R3")
+def test_a_run_with_recache_that_fails_takes_nobodys_graphs_away(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    (user.work / "train.py").write_text(READS)
+    (user.work / "graphs").write_text("forward backward")
+    user.run(*TRAIN, options=cache)
+    (user.work / "graphs").write_text("forward")
+    (user.work / "fails").touch()
+    done = user.run(*TRAIN, options=("--recache", *cache), code=7)
+    assert (done["compiled"], done["kept"], done["problem"]) == (
+        1,
+        False,
+        "a run with --recache that fails replaces nothing",
+    )
+    (user.work / "fails").unlink()
+    (user.work / "graphs").write_text("forward backward")
+    other = User(tmp_path / "other")
+    (other.work / "train.py").write_text(READS)
+    (other.work / "graphs").write_text("forward backward")
+    for one in (user, other):
+        assert one.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
 
 
 def test_what_a_run_that_failed_left_here_serves_where_the_teams_record_cannot_be_fetched(user, tmp_path):
