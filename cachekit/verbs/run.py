@@ -137,9 +137,7 @@ def run(
         built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(
-            session.store, prepared, record, cache_dir, seed, replaces=recache and code == 0, marks=marks
-        )
+        keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache and code == 0, marks=marks)
         kept = session.store.lookup(prepared.place) if recache and code else None
         if kept is not None:
             problem = "a run with --recache that fails replaces nothing"

@@ -7,12 +7,13 @@ import random
 import time
 from urllib.parse import urlsplit
 
+import huggingface_hub
 import pytest
 
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
 from cachekit.remotes.layout import blob_path
-from cachekit.remotes.port import ABSENT, Commit, Limits, Write
+from cachekit.remotes.port import ABSENT, ANY, Commit, Limits, Write
 from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 
@@ -106,6 +107,29 @@ def test_documents_go_in_one_batch_after_one_look(hub, storage):
     write(storage, DOCUMENT, None, token)
     assert storage.read(DOCUMENT, "", 100) is None
     assert [entry.path for entry in storage.list("", "")] == ["README.md"]
+
+
+@pytest.mark.feature("R3")
+def test_more_than_the_client_sends_in_one_batch_goes_in_several_in_order(hub, monkeypatch):
+    """The client would go on after a batch that failed: then a record could lie there without its files."""
+    monkeypatch.setattr(huggingface_hub.hf_api, "_BUCKET_BATCH_ADD_CHUNK_SIZE", 10)
+    storage, old = make_storage(hub), [Write(f"{RECORDS}/old-{n}.json", b"{}", ABSENT) for n in range(9)]
+    storage.commit(Commit("t", (), old), "")
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(12)]
+    writes = [Write(f"{RECORDS}/{n:02}.json", b"{}", ABSENT) for n in range(15)]
+    gone = [Write(write.path, None, ANY) for write in old]
+    hub.log.clear()
+    storage.commit(Commit("t", files, [*writes, *gone]), "")
+    assert asked(hub).count("POST batch") == 3 + 3
+    assert [entry.path for entry in storage.list("", "")] == [
+        *sorted(w.path for w in writes),
+        *sorted(f.path for f in files),
+    ]
+    hub.fault("500", "POST */batch", nth=2, times=1)
+    writes = [Write(f"{RECORDS}/more-{n:02}.json", b"{}", ABSENT) for n in range(25)]
+    with pytest.raises(UncertainError):
+        storage.commit(Commit("t", (), writes), "")
+    assert len([*storage.list(RECORDS, "")]) == 15 + 10
 
 
 @pytest.mark.parametrize(

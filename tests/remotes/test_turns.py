@@ -248,6 +248,44 @@ def test_of_two_builds_the_one_that_is_sent_over_the_other_after_its_last_look_i
         assert not bucket.trouble(bucket.pushed()), bucket.log
 
 
+def own_place(bucket, number):
+    """The path of a module's file, and that below its digest."""
+    (found,) = (path for path in bucket.files if path.endswith(f"MODULE_{number}/model.code"))
+    return found, layout.blob_path(bucket.files[found][1])
+
+
+@pytest.mark.parametrize("size", [7, 5000])
+def test_what_somebody_put_below_a_digest_is_no_place_of_a_file_if_it_has_another(size):
+    """As far as it tells: a push that reads what lies there sees other bytes of the same size, too."""
+    with world(0) as bucket:
+        bucket.alone(together(module(0), module(1)))
+        own, spare = own_place(bucket, 1)
+        bucket.write([(own, None), (spare, bytes(size))])
+        bucket.alone(module(2), recheck=size == 5000)
+        assert {name[-1] for record in bucket.records() for name in [one.name for one in record.record.modules]} == {
+            "0",
+            "2",
+        }
+        bucket.alone(together(module(0), module(1)))
+        assert not bucket.trouble(bucket.pushed())
+        assert own in bucket.files
+
+
+def test_who_has_a_file_puts_it_at_its_own_place_again():
+    with world(0) as bucket:
+        bucket.alone(together(module(0), module(1)))
+        own, spare = own_place(bucket, 1)
+        bucket.write([(own, None)])
+        bucket.alone(module(2))
+        (there,) = bucket.records()
+        assert spare in there.places.values()
+        bucket.alone(together(module(0), module(1)))
+        (there,) = bucket.records()
+        assert not there.places
+        assert own in bucket.files
+        assert not bucket.trouble(bucket.pushed())
+
+
 def names(bucket, record, count):
     """Somebody puts what is no addition where those to a record lie."""
     ends = (f"{number:012x}-{'c' * 8}-{number:010x}.json" for number in range(count))

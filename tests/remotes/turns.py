@@ -210,7 +210,7 @@ def world(seed: int) -> Iterator[World]:
         for module in (additions, publish):
             patch.setattr(module, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=made.chance.getrandbits(128))))
         patch.setattr(budget, "random", made.chance)
-        patch.setattr(hub_bucket, "_check_client", lambda _: None)
+        patch.setattr(hub_bucket, "_check_client", lambda _: hub_bucket.BATCH)
         patch.setattr(hub_bucket, "Client", lambda *_: None)
         patch.setattr(hub_bucket, "_xet_hashes", lambda paths: [_digest(path) for path in paths])
         try:

@@ -1,7 +1,7 @@
 """A remote in a Storage Bucket of the Hugging Face Hub: `hf://buckets/namespace/name[/prefix]`.
 
 A bucket has no versions, no commits and no conditions: the last writer of a path wins, and a change of several files
-is one request, carried out in its order, but no transaction. So:
+is one request, or few, carried out in its order, but no transaction. So:
 
 - Nothing is overwritten knowingly: before a write one request asks for the states it builds on, unless the last second
   told them. Between that and the write somebody else may still be faster; `compares` is false, and leases are taken
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cachekit.health import Finding
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
+_FEWEST = 100  # operations in one batch of a client before 1.10, which sends more in several, and goes on if one fails
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
 FRESH = 1.0  # seconds for which a look counts: a change takes about as long to arrive there
@@ -69,7 +70,7 @@ class BucketStorage(Storage):
             raise UsageError(
                 f"{redact.address(name)!r} is not a bucket of the Hub", hint="write it as hf://buckets/namespace/name"
             )
-        _check_client(f"hf://buckets/{found[1]}")
+        self._most = _check_client(f"hf://buckets/{found[1]}")
         self._bucket = found[1]
         self._below = f"{prefix}/" if prefix else ""
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
@@ -166,7 +167,7 @@ class BucketStorage(Storage):
         """Send files: one request to look, unless the last one is fresh, and one for each batch that is not there."""
         there = self._look([file.path for file in files], FRESH)
         self._compare([file for file in files if file.path in there], there)
-        for batch in _batches([file for file in files if file.path not in there]):
+        for batch in _batches([file for file in files if file.path not in there], self._most // 2):
             size = sum(file.size for file in batch)
             try:
                 self._batch(self._adds(batch), [], size, patience=PATIENCE)
@@ -182,7 +183,7 @@ class BucketStorage(Storage):
         check([write.path for write in change.writes])
         sent, self._sent = self._sent, set()
         files = [file for file in change.files if (file.path, file.sha256) not in sent]
-        if sum(file.size for file in files) > self.joins:
+        if sum(file.size for file in files) > self.joins or 2 * len(files) > self._most:
             self.upload(files, revision, lambda _: None)
             files = []
         seen = {path for path, (_, entry, _) in self._looks.items() if entry}  # to remove one of these needs no look
@@ -200,15 +201,16 @@ class BucketStorage(Storage):
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         seen |= there.keys()
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
-        if add or delete:
-            try:
-                size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)
-                self._batch(add, delete, size)
-            except UncertainError:
-                if not self._is_there(change.writes):
-                    raise
-            finally:
-                self._looks.clear()
+        size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)
+        try:
+            for at in range(0, len(add) + len(delete), self._most):  # what comes after one that failed is not sent
+                end = at + self._most
+                self._batch(add[at:end], delete[max(0, at - len(add)) : max(0, end - len(add))], size)
+        except UncertainError:
+            if not self._is_there(change.writes):
+                raise
+        finally:
+            self._looks.clear()
         return ""
 
     def _adds(self, files: Sequence[Upload]) -> Sequence[Any]:
@@ -310,7 +312,8 @@ def opened(address: str, options: Mapping[str, str]) -> BucketStorage:
     return BucketStorage(address, endpoint=options.get("endpoint", ""))
 
 
-def _check_client(name: str) -> None:
+def _check_client(name: str) -> int:
+    """How many operations the client sends in one batch."""
     import huggingface_hub
 
     if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
@@ -323,6 +326,7 @@ def _check_client(name: str) -> None:
         import hf_xet  # noqa: F401 - buckets have no other way to send bytes
     except ImportError as error:
         raise UsageError(f"{name} needs hf_xet", cause=str(error), hint="pip install hf_xet") from None
+    return min(BATCH, getattr(huggingface_hub.hf_api, "_BUCKET_BATCH_ADD_CHUNK_SIZE", _FEWEST))
 
 
 def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
@@ -374,11 +378,11 @@ def _source(file: Upload) -> Path | bytes:
     return path
 
 
-def _batches(files: Sequence[Upload]) -> Iterator[Sequence[Upload]]:
-    """Files that are sent together: large ones alone, so that each has its own time."""
+def _batches(files: Sequence[Upload], most: int) -> Iterator[Sequence[Upload]]:
+    """Files that are sent together, so many at most: large ones alone, so that each has its own time."""
     batch: list[Upload] = []
     for file in files:
-        if batch and (2 * len(batch) >= BATCH or sum(one.size for one in batch) + file.size > _TOGETHER):
+        if batch and (len(batch) >= most or sum(one.size for one in batch) + file.size > _TOGETHER):
             yield batch
             batch = []
         batch.append(file)
