@@ -14,7 +14,7 @@ from cachekit import files
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json
 from cachekit.store.layout import Layout
-from cachekit.store.record import Module, Record
+from cachekit.store.record import Module, Record, is_closed
 
 MOST = 20  # notes that are kept of a key, the youngest
 
@@ -76,7 +76,8 @@ class DivergentBuilds(Struct, frozen=True):
 def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
     """Where two records of one key have other bytes for the same thing.
 
-    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    Archives have no name but their digest: they are two builds where neither record has all that the other has. Those
+    of a command may be of different graphs.
     """
     mine = {module.name: module for module in ours.modules}
     there = {module.name: module for module in theirs.modules}
@@ -87,7 +88,7 @@ def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
     ]
     alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
     archives = [[name for name in names if _named_by_digest(name)] for names in alone]
-    if all(archives):
+    if all(archives) and is_closed(ours):
         first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
         folder = first.name.rpartition("/")[0]
         found.append(Divergent(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))

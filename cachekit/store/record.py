@@ -248,6 +248,14 @@ IMPORTED = "imported"
 COMMAND = "command"
 
 
+def is_closed(record: Record) -> bool:
+    """Whether no archive of another record of the key can be added to a record's: they are of the same graphs.
+
+    What a command compiles depends on what it reads, which is in no key: two runs of it may have different graphs.
+    """
+    return record.model_type != COMMAND and any(map(is_archive, record.modules))
+
+
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record, as JSON values."""
     return {"record": msgspec.to_builtins(record), "sha256": record.digest}

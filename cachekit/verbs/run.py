@@ -224,18 +224,18 @@ def looked_up(prepared: Prepared, store: Store, remotes: Remotes) -> Plan:
 
 
 def ready(plan: Plan) -> bool:
-    """The key's record is there, helps, and a command that came to its end has made it."""
+    """The key's record is there, served of late, and a command that came to its end has made it."""
     return plan.record is not None and bool(plan.record.soft.get(FINISHED, True)) and not is_inert(plan.record)
 
 
 def foreseen(plan: Plan, price: Price | None = None) -> Planned:
-    """What a command will find: with a record that a failed run has made, it may compile more."""
+    """What a command will find: with a record that a failed run has made, or that did not serve, it may compile."""
     answer = planned(plan, price)
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
     if is_inert(plan.record):
-        flaw = "its graphs compile in each run, although they were kept: the notes of the last run say why"
+        flaw = "its last runs found none of the graphs that were kept: their notes say why"
     return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 

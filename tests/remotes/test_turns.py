@@ -9,6 +9,7 @@ from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainErro
 from cachekit.remotes import layout, listed_additions, publish
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Offer
+from cachekit.store.record import COMMAND
 from cachekit.text import DAY
 from tests.remotes.bucket_client import LATE, LOST, NEVER, Fault
 from tests.remotes.turns import world
@@ -166,6 +167,18 @@ def archives(bucket, count):
     bucket.run()
 
 
+def archives_of_a_command(bucket):
+    """One for each of its settings, which members compile at once; one of them in a run that failed."""
+    for number in range(4):
+        made = archive(number)
+        soft = {"command.finished": number != 1}
+        record = structs.replace(made.shared.record, model_type=COMMAND, soft=soft)
+        bucket.push(Offer(Shared(record, {}), made.sources))
+    bucket.run()
+    (there,) = bucket.records()
+    assert there.record.soft["command.finished"]
+
+
 def one_that_replaces(bucket):
     three(bucket)[0].offers = (structs.replace(module(1), replaces=True),)
     bucket.pushes[1].killed_at = bucket.chance.choice([-1, *range(4, 14)])
@@ -206,6 +219,7 @@ SCENARIOS = {
     "a_recheck": partial(a_file_that_is_gone, recheck=True),
     "few_archives": partial(archives, count=3),
     "many_archives": partial(archives, count=20),
+    "archives_of_a_command": archives_of_a_command,
 }
 CAMPAIGN = pytest.param(range(6, 400), marks=[pytest.mark.campaign, pytest.mark.slow])
 

@@ -103,6 +103,25 @@ def test_what_a_run_that_failed_compiled_here_stays_beside_the_teams_record(user
 
 
 @pytest.mark.feature("R3")
+def test_what_members_compiled_of_one_command_with_other_settings_all_find(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    members = [user, User(tmp_path / "two"), User(tmp_path / "three")]
+    for one, graphs in zip(members, ("forward", "backward", "forward backward eval"), strict=True):
+        (one.work / "train.py").write_text(READS)
+        (one.work / "graphs").write_text(graphs)
+    (user.work / "fails").touch()
+    user.run(*TRAIN, options=cache, code=7)
+    members[1].run(*TRAIN)  # without the team's remote
+    pushed = members[1]("push", *cache)
+    assert "1 record" in pushed.stdout
+    assert "built twice" not in pushed.stderr
+    done = members[2].run(*TRAIN, options=cache)
+    assert members[2].said == ["forward found", "backward found", "eval compiled"]
+    assert done["compiled"] == 1
+
+
+@pytest.mark.feature("R3")
 def test_a_run_with_recache_that_fails_takes_nobodys_graphs_away(user, tmp_path):
     (tmp_path / "shared").mkdir()
     cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
