@@ -171,6 +171,19 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]
 
 
+@pytest.mark.usefixtures("short_parts")
+def test_a_part_that_is_gone_is_put_there_again_by_who_has_a_copy_of_it_and_a_part_of_the_record(tmp_path, make):
+    made = long_record(5)
+    record = structs.replace(made[0], modules=made[0].modules[:1])
+    pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
+    for _ in range(2):  # the first one reads what is there
+        pushed(Watched(tmp_path / "bob", shared=[(make(), "rw")]), (record, made[1]), recheck=True)
+        put(make(), layout.blob_path(next(iter(Shared(made[0], made[1]).parts))), None)
+    pushed(Watched(tmp_path / "bob", shared=[(make(), "rw")]), (record, made[1]), recheck=True)
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
+
+
 def packed(value):
     return base64.b64encode(zlib.compress(value)) + b"\n"
 
