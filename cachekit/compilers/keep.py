@@ -36,6 +36,7 @@ FINISHED = "command.finished"
 INERT = "command.inert"
 _UNFOUND = "command.unfound"
 _PATIENCE = 2  # of them: what a command reads may change
+_REPLACES_NOTHING = "a run with --recache replaces nothing before it has come to its end"
 _HELPS_NOBODY = "no run of the command found what those before it kept"
 # Inductor counted inside of the command, so its keys are portable ones.
 REPORTED = "command.reported"
@@ -201,6 +202,7 @@ class Keeping(Struct, frozen=True):
         cache_dir: The run's compiler cache dir.
         seed: Another record, whose graphs the run was given because the key had none.
         replaces: What compiled takes the place of what there was.
+        ended: The run came to its end; before that it replaces nothing.
         marks: What is recorded beside the key; a mark that any run has set stays.
     """
 
@@ -210,6 +212,7 @@ class Keeping(Struct, frozen=True):
     cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
+    ended: bool = True
     marks: Mapping[str, bool] = {}
 
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
@@ -219,6 +222,8 @@ class Keeping(Struct, frozen=True):
             The record that there is now, if there is one; and why nothing could be kept.
         """
         try:
+            if self.replaces and not self.ended and (there := self.store.lookup(self.prepared.place)):
+                return there, _REPLACES_NOTHING
             with self.store.workspace() as workspace:
                 # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
                 # stopped compile has left is not a module.

@@ -134,7 +134,7 @@ def test_a_run_with_recache_that_fails_takes_nobodys_graphs_away(user, tmp_path)
     assert (done["compiled"], done["kept"], done["problem"]) == (
         1,
         False,
-        "a run with --recache that fails replaces nothing",
+        "a run with --recache replaces nothing before it has come to its end",
     )
     (user.work / "fails").unlink()
     (user.work / "graphs").write_text("forward backward")
