@@ -137,12 +137,10 @@ def run(
         built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache and code == 0, marks=marks)
-        kept = session.store.lookup(prepared.place) if recache and code else None
-        if kept is not None:
-            problem = "a run with --recache that fails replaces nothing"
-        else:
-            kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
+        keeping = Keeping(
+            session.store, prepared, record, cache_dir, seed, replaces=recache, ended=code == 0, marks=marks
+        )
+        kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
     if seen.compiled and kept is None and not problem:
