@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import time
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 import huggingface_hub
 import pytest
+from msgspec import structs
 
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
@@ -92,6 +94,21 @@ def test_the_bytes_of_a_file_that_lies_below_its_digest_too_are_sent_once(hub, s
     assert {entry.size for entry in storage.stat(paths, "").values()} == {size}
     assert all(storage.read(path, "", size).data == ours.source for path in paths)
     assert sum(entry.received for entry in hub.log.entries()) < 1.1 * size + 3000
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("call", ["upload", "commit"])
+def test_other_bytes_below_a_digest_are_replaced(hub, call):
+    """Nobody else may want that place; at another one others may have put theirs."""
+    data = random.Random(1).randbytes(5000)
+    ours = upload_of(blob_path(hashlib.sha256(data).hexdigest()), data)
+    make_storage(hub).upload([structs.replace(ours, source=bytes(5000))], "", QUIET)
+    storage = make_storage(hub)
+    storage.upload([ours], "", QUIET) if call == "upload" else storage.commit(Commit("t", [ours]), "")
+    assert storage.read(ours.path, "", 5000).data == data
+    storage.upload([upload_of("m/a", b"a")], "", QUIET)
+    with pytest.raises(ConflictError):
+        make_storage(hub).upload([upload_of("m/a", b"b")], "", QUIET)
 
 
 def test_documents_go_in_one_batch_after_one_look(hub, storage):

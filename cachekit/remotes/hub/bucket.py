@@ -166,8 +166,9 @@ class BucketStorage(Storage):
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one request to look, unless the last one is fresh, and one for each batch that is not there."""
         there = self._look([file.path for file in files], FRESH)
-        self._compare([file for file in files if file.path in there], there)
-        for batch in _batches([file for file in files if file.path not in there], self._most // 2):
+        spoilt = self._compare([file for file in files if file.path in there], there)
+        missing = [file for file in files if file.path not in there or file in spoilt]
+        for batch in _batches(missing, self._most // 2):
             size = sum(file.size for file in batch)
             try:
                 self._batch(self._adds(batch), [], size, patience=PATIENCE)
@@ -191,13 +192,13 @@ class BucketStorage(Storage):
         paths += [write.path for write in change.writes if write.data is None and write.path not in seen]
         there = self._look([*(file.path for file in change.files), *paths], FRESH)
         # What was sent as well: others may have sent theirs to the same path since, or removed it.
-        self._compare([file for file in change.files if file.path in there], there)
+        spoilt = self._compare([file for file in change.files if file.path in there], there)
         if gone := [file.path for file in change.files if file not in files and file.path not in there]:
             raise ConflictError(f"{self.name}: {gone[0]} is gone again")
         for write in change.writes:
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
-        add = [*self._adds([file for file in files if file.path not in there])]
+        add = [*self._adds([file for file in files if file.path not in there or file in spoilt])]
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         seen |= there.keys()
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
@@ -280,23 +281,27 @@ class BucketStorage(Storage):
             path.write_bytes(data)
             return _xet_hashes([path]) == [token]
 
-    def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
+    def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> Sequence[Upload]:
         """Raise where other bytes than these lie at one of the paths.
 
+        Returns:
+            The files below their digests of which that is so: nothing else belongs there, so they are sent again.
+
         Raises:
-            ConflictError: Other bytes do.
+            ConflictError: Other bytes lie at a path where others may put theirs.
         """
-        for file in files:
-            if there[file.path][0].size != file.size:
-                raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
-        if not files:
-            return
-        hashes = _hashes_of(files)
+        hashes = _hashes_of(files) if files else []
+        spoilt = []
         for number, file in enumerate(files):
-            known = there[file.path][1]
-            same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
-            if file.size and not same:
+            entry, known = there[file.path]
+            same = entry.size == file.size
+            if same and file.size:
+                same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
+            if not same and file.path != blob_path(file.sha256):
                 raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
+            if not same:
+                spoilt.append(file)
+        return spoilt
 
     def _is_there(self, writes: Sequence[Write]) -> bool:
         """Whether all these documents are as they were to be written."""
