@@ -108,7 +108,7 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
     if lacks or _differs(renewed, there):
         writes.append(Write(layout.INDEX, index.encode(renewed), token))
     if todo.records:
-        writes += _card(storage, renewed, revision)
+        writes += _card(storage, renewed, revision, there)
     return Derived(tuple(writes), message="" if renewed.unread else history.WHOLE)
 
 
@@ -144,7 +144,7 @@ def _in_place(
     renewed = _with_rows(storage, todo, revision, known, known, unlisted=unlisted, written=written)
     renewed = structs.replace(renewed, change=mark)
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
-    writes = _card(storage, renewed, revision) if todo.records else []
+    writes = _card(storage, renewed, revision, whole) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
     is_long = storage.lines > 1 and len(document) > _longest(storage)
     if anew or is_long or there.older or _differs(renewed, there) or (todo.records and _is_raced(storage)):
@@ -297,12 +297,18 @@ def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[Past
     return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
 
 
-def _card(storage: Storage, known: RemoteIndex, revision: str) -> list[Write]:
+def _page(present: bytes, known: RemoteIndex) -> bytes:
+    return card.update(present, known.newest(card.SHOWN), len(known) + known.unread)
+
+
+def _card(storage: Storage, known: RemoteIndex, revision: str, before: RemoteIndex) -> list[Write]:
+    if storage.copies.get(layout.CARD) is None:  # what lies there if nobody has changed it: that need not be read
+        storage.copies.keep(layout.CARD, _page(b"", before))
     try:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
-    text = card.update(found.data if found else b"", known.newest(card.SHOWN), len(known) + known.unread)
+    text = _page(found.data if found else b"", known)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -29,7 +29,7 @@ from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
-from cachekit.remotes.layout import BLOBS, ROOT, TINY, blob_path, check, is_good
+from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, ROOT, TINY, blob_path, check, is_good
 from cachekit.remotes.port import ABSENT, ANY, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ class BucketStorage(Storage):
             raise
         token = token or self._token(path)
         self._looks[path] = (begun, Entry(path, len(data)), token)
+        if path == INDEX or path.startswith(f"{RECORDS}/"):  # who has read it may push to it next
+            self.copies.keep(path, data)
         return Document(data, token) if token else None
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
