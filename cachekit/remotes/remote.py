@@ -426,6 +426,18 @@ class Remote:
         with self.call() as storage:
             return set(storage.stat(paths, revision))
 
+    def serves(self, files: Mapping[str, str]) -> set[str]:
+        """The paths of those files, of which the digests are said, that can be fetched: see `Fetch`.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+        there = self.exist(sorted(files))
+        spare = {layout.blob_path(sha256): path for path, sha256 in files.items() if path not in there}
+        with self.call() as storage:
+            compares = storage.compares
+        return there if compares or not spare else there | {spare[path] for path in self.exist(sorted(spare))}
+
     def settled(self, keys: Sequence[str]) -> None:
         """Note that a push put these keys there: they are neither absent nor pending."""
         for key in keys:

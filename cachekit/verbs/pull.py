@@ -111,7 +111,10 @@ def pull_key(session: Session, beginning: str, *, dry_run: bool = False) -> Outc
     whole = here is not None and here.soft.get(FINISHED, True)  # a command that failed may lack graphs
     found = session.remotes.find(place, anew=True) if place and not whole else None
     if here is not None and (found is None or not found.shared.record.soft.get(FINISHED, True)):
-        return Outcome(here.recipe, "present", here.key, present=here.size)
+        if not whole:
+            session.remotes.raise_failure(here.key)
+        unasked = None if whole else session.remotes.unasked(here.recipe)
+        return Outcome(here.recipe, "present", here.key, present=here.size, error=unasked)
     if found is None:
         key = place.key if place else ""
         session.remotes.raise_failure(key)
