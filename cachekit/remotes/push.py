@@ -201,7 +201,7 @@ def _push(
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
         trouble = lease.trouble if lease is not None and lease.remote is remote.storage else None
-        told = trouble is not None and trouble.said == reason.said
+        told = reason.said in {remote.told, trouble.said if trouble is not None else ""}
         _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
         if isinstance(reason, RemoteError) and not dry_run:
             kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"

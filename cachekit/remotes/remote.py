@@ -126,6 +126,7 @@ class Remote:
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
         self.vain: Counter[str] = Counter()
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
+        self.told = ""  # why it is not used, once this run has said so
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
 
