@@ -123,7 +123,7 @@ def prepare_command(
         "command.launchers": [_program(word) for word in before if word not in _BUFFERS],
         "command.name": command.name,
         "command.arguments": after,
-        **{f"command.code.{name}": value for name, value in files.items()},
+        **{spelled(f"command.code.{name}"): value for name, value in files.items()},
         **{f"command.settings.{name}": value for name, value in _settings(command.words, cwd).items()},
         **{spelled(f"ingredient.{name}"): spelled(str(value)) for name, value in (declared or {}).items()},
         **of_compiler(fingerprint, given),
@@ -274,7 +274,7 @@ def shown(command: CommandLine) -> list[str]:
     after, _ = _arguments(command.arguments, frozenset(), Path("/"), command.name)
     if command.module and words and words[-1] in {"-m", "--module"}:
         words = words[:-1]
-    return [*words, *middle, *after]
+    return [*words, *map(spelled, middle), *after]
 
 
 def _settings(words: Sequence[str], cwd: Path) -> dict[str, str]:

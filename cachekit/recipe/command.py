@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.text import spelled
 
 PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
@@ -62,10 +63,10 @@ class CommandLine(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What a person would call it: the script's file, the module, or the program."""
+        """What a person would call it: the script's file, the module, or the program; in words that JSON can hold."""
         if self.script:
-            return Path(self.script).name
-        return self.module or Path(self.words[0]).name
+            return spelled(Path(self.script).name)
+        return spelled(self.module or Path(self.words[0]).name)
 
 
 def read(words: Sequence[str]) -> CommandLine:

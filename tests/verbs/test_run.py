@@ -7,6 +7,7 @@ The fast tests run a script that "compiles" by writing what Inductor would into 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 
@@ -295,6 +296,14 @@ def test_a_token_is_in_no_key(user):
     assert (first["compiled"], second["key"]) == (2, first["key"]), "who does it reaches no graph"
     done = user("run", "--ingredient", f"HF_TOKEN={SECRETS[2]}", "--", *TRAIN, code=2)
     assert the_error_of(done)[0] == "usage"
+
+
+def test_a_script_whose_name_is_no_text_runs(user):
+    name = os.fsdecode(b"s \xff.py")
+    (user.work / "train.py").rename(user.work / name)
+    first = user.run("python", name)
+    assert (first["name"], first["command"], first["compiled"]) == (r"s \xff.py", ["python", r"s \xff.py"], 2)
+    assert user.run("python", name)["compiled"] == 0
 
 
 def the_error_of(done):
