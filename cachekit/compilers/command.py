@@ -161,6 +161,8 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         found = _module_files(command.module, roots)
     elif command.script:
         script = cwd / command.script
+        if command.python and (script / "__main__.py").is_file():  # Python runs a folder by that
+            script /= "__main__.py"
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 there = os.path.lexists(script)
@@ -175,7 +177,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
     else:
         return {}
     scripts = list(found.values())
-    if command.script and not command.script.endswith(".py"):
+    if command.script and not scripts[0].name.endswith(".py"):
         inner = command_line.named_in_shell(scripts[0], cwd)
         found |= inner
         scripts = [path for path in inner.values() if path.suffix == ".py"]
