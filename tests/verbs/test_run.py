@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -21,6 +22,18 @@ from tests.verbs.run_user import COMPILES, LIMIT, SECRETS, User
 @pytest.fixture
 def user(tmp_path):
     return User(tmp_path / "one")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
 
 
 TRAIN = ("python", "train.py", "--lr", "0.1")
@@ -288,6 +301,21 @@ def test_a_damaged_blob_is_a_miss_and_no_failure(user):
     assert user.said == ["forward compiled", "backward compiled"]
     user.run(*TRAIN)
     assert user.said == ["forward found", "backward found"]
+
+
+def test_a_run_that_compiled_nothing_misses_nothing_on_a_read_only_store(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for words, compiled in ((TRAIN, 0), (("true",), 0), ((*TRAIN, "again"), 0)):
+        done = user("run", "-f", "json", "--", *words)
+        answer = json.loads(done.stderr.splitlines()[-1])
+        assert (answer["compiled"], answer["problem"]) == (compiled, "")
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "-f", "json", "--", *TRAIN)
+    assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 1
+    assert "could not be kept" in done.stderr
 
 
 def test_a_token_is_in_no_key(user):
