@@ -318,6 +318,25 @@ def test_a_run_that_compiled_nothing_misses_nothing_on_a_read_only_store(tmp_pat
     assert "could not be kept" in done.stderr
 
 
+def test_on_a_full_disk_the_command_runs_with_its_graphs_in_the_temporary_folder(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    status = os.statvfs(small_disk)
+    for spare in (0, 4):  # pages: the folder cannot be made, or not filled
+        (small_disk / "filler").write_bytes(bytes((status.f_bfree - spare) * status.f_frsize))
+        done = user("run", "--", *TRAIN)
+        assert done.stdout.splitlines() == ["forward found", "backward found"]
+        assert done.stderr.count("the compiler cache dir was in the temporary folder") == 1
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "--", *TRAIN)
+    assert "another compiled" in done.stdout
+    assert "could not be kept" in done.stderr
+    assert not list((user.home / "v1").glob("cache_dirs/*/*"))
+    done = user("run", "--", *TRAIN, TMPDIR=str(small_disk), code=1)
+    assert "free some space" in the_error_of(done)[3]
+
+
 def test_a_token_is_in_no_key(user):
     words = ("env", f"WANDB_API_KEY={SECRETS[2]}", *TRAIN, "--password", SECRETS[3], "--hub_token")
     first, second = user.run(*words, SECRETS[0]), user.run(*words, SECRETS[0][:-1] + "X")
