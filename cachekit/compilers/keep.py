@@ -236,6 +236,9 @@ class Keeping(Struct, frozen=True):
                 harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
+            new = seen.compiled or self.prepared.compiler.contents(self.cache_dir.tree) - self.cache_dir.before
+            if isinstance(error, StoreError | OSError) and not new:
+                return self.record, ""
             self.store.journal.emit("train.not-kept", reason=str(error))
             reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
             bypass(self.store.journal, reason, str(error))

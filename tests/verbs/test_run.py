@@ -7,8 +7,10 @@ The fast tests run a script that "compiles" by writing what Inductor would into 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -20,6 +22,18 @@ from tests.verbs.run_user import COMPILES, LIMIT, SECRETS, User
 @pytest.fixture
 def user(tmp_path):
     return User(tmp_path / "one")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
 
 
 TRAIN = ("python", "train.py", "--lr", "0.1")
@@ -308,12 +322,54 @@ def test_a_damaged_blob_is_a_miss_and_no_failure(user):
     assert user.said == ["forward found", "backward found"]
 
 
+def test_a_run_that_compiled_nothing_misses_nothing_on_a_read_only_store(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for words, compiled in ((TRAIN, 0), (("true",), 0), ((*TRAIN, "again"), 0)):
+        done = user("run", "-f", "json", "--", *words)
+        answer = json.loads(done.stderr.splitlines()[-1])
+        assert (answer["compiled"], answer["problem"]) == (compiled, "")
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "-f", "json", "--", *TRAIN)
+    assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 1
+    assert "could not be kept" in done.stderr
+
+
+def test_on_a_full_disk_the_command_runs_with_its_graphs_in_the_temporary_folder(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    status = os.statvfs(small_disk)
+    for spare in (0, 4):  # pages: the folder cannot be made, or not filled
+        (small_disk / "filler").write_bytes(bytes((status.f_bfree - spare) * status.f_frsize))
+        done = user("run", "--", *TRAIN)
+        assert done.stdout.splitlines() == ["forward found", "backward found"]
+        assert done.stderr.count("the compiler cache dir was in the temporary folder") == 1
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "--", *TRAIN)
+    assert "another compiled" in done.stdout
+    assert "could not be kept" in done.stderr
+    assert not list((user.home / "v1").glob("cache_dirs/*/*"))
+    done = user("run", "--", *TRAIN, TMPDIR=str(small_disk), code=1)
+    assert "free some space" in the_error_of(done)[3]
+
+
 def test_a_token_is_in_no_key(user):
     words = ("env", f"WANDB_API_KEY={SECRETS[2]}", *TRAIN, "--password", SECRETS[3], "--hub_token")
     first, second = user.run(*words, SECRETS[0]), user.run(*words, SECRETS[0][:-1] + "X")
     assert (first["compiled"], second["key"]) == (2, first["key"]), "who does it reaches no graph"
     done = user("run", "--ingredient", f"HF_TOKEN={SECRETS[2]}", "--", *TRAIN, code=2)
     assert the_error_of(done)[0] == "usage"
+
+
+def test_a_script_whose_name_is_no_text_runs(user):
+    name = os.fsdecode(b"s \xff.py")
+    (user.work / "train.py").rename(user.work / name)
+    first = user.run("python", name)
+    assert (first["name"], first["command"], first["compiled"]) == (r"s \xff.py", ["python", r"s \xff.py"], 2)
+    assert user.run("python", name)["compiled"] == 0
 
 
 def the_error_of(done):
