@@ -179,7 +179,7 @@ def joined(store: Store, whole: Record, had: Record | None) -> Record:
         return whole
     with store.changing(whole.key):
         kept = structs.replace(whole, modules=_together(whole.modules, tuple(left)))
-        store.publish(kept, {}, reused=((whole, store.origins.of(whole)),))
+        store.publish(kept, {}, reused=[(one, store.origins.of(one)) for one in (whole, had)])
     return kept
 
 
