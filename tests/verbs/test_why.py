@@ -163,13 +163,25 @@ def test_set_changes_the_second(command, home, machine):
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[]", '{"hard": {"a": 1}, "key": "00"}', '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'],
+    [
+        *("{", "[]", '{"hard": {"a": 1}, "key": "00"}', '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'),
+        '{"hard": {"a": 1}, "key": []}',
+    ],
 )
 def test_a_file_that_is_no_record_is_refused(command, work, machine, content):
     (work / "no.json").write_text(content)
     code, message, cause, hint = the_error(command("why", "tiny.yaml", "no.json", code=2))
     assert (code, bool(cause), bool(hint)) == ("usage", True, True)
     assert "neither a record nor a plan" in message
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(command, work, machine):
+    for depth in (900, 100_000):
+        deep = f"{'[' * depth}{']' * depth}"
+        for content in (f'{{"hard": {{"a": {deep}}}}}', f'{{"hard": {{"a": 1}}, "soft": {{"a": {deep}}}}}'):
+            (work / "deep.json").write_text(content)
+            message = the_error(command("why", "tiny.yaml", "deep.json", code=2))[1]
+            assert "neither a record nor a plan" in message
 
 
 @pytest.mark.parametrize(
