@@ -266,6 +266,25 @@ def of_file(path: Path) -> Side:
     return Side(str(path), "file", key, compiler=str(body.get("compiler", "")), hard=hard, soft=soft)
 
 
+def refuse_alone(name: str) -> None:
+    """Refuse a file with a record or a plan where a recipe is expected; a recipe may be JSON, too.
+
+    Raises:
+        UsageError: The name means such a file.
+    """
+    path = file_of_one(name)
+    if path is None:
+        return
+    try:
+        of_file(path)
+    except UsageError:
+        return
+    raise UsageError(
+        f"{path} is a record or a plan, and no recipe",
+        hint=f"name what to compare it with: cachekit why {path} RECIPE",
+    )
+
+
 def _strange(path: Path, cause: str) -> UsageError:
     return UsageError(
         f"{path} is neither a record nor a plan",

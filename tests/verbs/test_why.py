@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cachekit.key.canonical import key_of
 from cachekit.remotes.folder import FolderStorage
 from tests.cli.test_cli import steady
 from tests.remotes.test_nearest import fill
@@ -182,6 +184,22 @@ def test_a_file_that_is_nested_too_deeply_is_refused(command, work, machine):
             (work / "deep.json").write_text(content)
             message = the_error(command("why", "tiny.yaml", "deep.json", code=2))[1]
             assert "neither a record nor a plan" in message
+
+
+def test_a_record_of_an_older_key_is_told_as_such(command, work, machine):
+    old = {"hard": {"a": 1}, "key": key_of({"a": 1}, 1)}
+    (work / "old.json").write_text(json.dumps(old))
+    message, cause = the_error(command("why", "tiny.yaml", "old.json", code=2))[1:3]
+    assert "older cachekit" in message
+    assert "no recipe has this one" in cause
+
+
+def test_a_records_file_alone_is_told_to_need_a_second(command, work, machine):
+    (work / "r.json").write_text('{"hard": {"a": 1}}')
+    code, message, _, hint = the_error(command("why", "r.json", code=2))
+    assert code == "usage"
+    assert "is a record or a plan" in message
+    assert "cachekit why r.json RECIPE" in hint
 
 
 @pytest.mark.parametrize(
