@@ -166,8 +166,8 @@ def test_set_changes_the_second(command, home, machine):
 @pytest.mark.parametrize(
     "content",
     [
-        *("{", "[]", '{"hard": {"a": 1}, "key": "00"}', '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'),
-        '{"hard": {"a": 1}, "key": []}',
+        *("{", "[]", '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'),
+        *('{"hard": {"a": 1}, "key": "00"}', '{"hard": {"a": 1}, "key": []}'),
     ],
 )
 def test_a_file_that_is_no_record_is_refused(command, work, machine, content):
