@@ -52,7 +52,8 @@ def _unasked(words: str) -> str:
 
     So it does with `::command::` where a line begins. [actions/runner: ActionCommand.TryParse and TryParseV2]
     """
-    return re.sub(r"(?m)^(\s*)::(?=\w)", r"\1:\\x3a", words.replace("##[", r"#\x23["))
+    words = words.replace("##[", r"#\x23[")
+    return re.sub(r"(?m)^(\s*)::(?=\w)", r"\1:\\x3a", words) if "::" in words else words
 
 
 def _escaped(characters: str) -> str:

@@ -20,8 +20,7 @@ from cachekit import redact
 from cachekit.decode import from_builtins
 from cachekit.errors import SecretError
 from cachekit.files import DIGEST
-from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
-from cachekit.key.canonical import canonical_json, key_of
+from cachekit.key.canonical import canonical_json, is_older, key_of
 from cachekit.store.layout import Placed
 from cachekit.text import cut
 from cachekit.values import by_value
@@ -392,7 +391,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     ):
         raise DamagedRecordError("two modules, or two files of a module, have the same name")
     if key_of(record.hard) != record.key:
-        if any(key_of(record.hard, older) == record.key for older in range(1, KEY_SCHEMA)):
-            return None  # no recipe has that key any more
+        if is_older(record.key, record.hard):
+            return None
         raise DamagedRecordError("its ingredients do not hash to its key")
     return record
