@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cachekit.errors import RemoteError, UncertainError
 from cachekit.remotes import additions, layout, listed_additions
+from cachekit.remotes.budget import CLOCK
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.feature("R3")
 def hub(tmp_path, monkeypatch):
     """A bucket of the Hub. A look counts for as long as a busy machine may take: others write after it, unseen."""
     monkeypatch.setattr(hub_bucket, "FRESH", 60.0)
+    monkeypatch.setattr(CLOCK, "sleep", lambda _: None)  # nobody is waited for: the others are quicker in any case
     with bucket_hub(tmp_path / "hub") as hub:
         yield hub
 
