@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Literal, TypeVar, get_args
@@ -40,6 +40,14 @@ def one_line(words: str) -> str:
     if words.isprintable():
         return _unasked(words)
     return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
+
+
+def each_one_line(lines: Sequence[str]) -> str:
+    """Texts as lines, each as `one_line` has it; most need no change, which is seen of all of them at once."""
+    text = "\n".join(lines)
+    if text.replace("\n", "").isprintable() and text.count("\n") == len(lines) - 1:
+        return _unasked(text)
+    return "\n".join(map(one_line, lines))
 
 
 def spelled(words: str) -> str:

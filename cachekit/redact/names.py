@@ -74,7 +74,8 @@ _PAIRS = {
     "discord hook", "incoming hook", "slack hook", "teams hook",
 }  # fmt: skip
 # The values of tokens that are most often a tokenizer's.
-_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{10,}|(?=.*\d)(?=.*[a-z])[a-z\d]{16,}"
+_LONG = 16
+_DRAWN = rf"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{{10,}}|(?=.*\d)(?=.*[a-z])[a-z\d]{{{_LONG},}}"
 # What looks like that, and is words with numbers, or a relative path; so is one random text of 16 characters in 1,000.
 _WORDS_OR_PATH = (
     r"(?=.*[A-Z])(?:(?:[A-Z]?[a-z]{2,}(?![a-z])\d{0,4}[._/-]?)+|[a-z][a-z_-]{2,}/[\w./-]+|[\w./-]+\.[a-z][a-z\d]{1,6})"
@@ -181,6 +182,8 @@ def words_of(text: str) -> str:
 
 def is_drawn(value: str) -> bool:
     """Whether a value looks random, and neither like words with numbers nor like a place."""
+    if len(value) < _LONG and value.islower():  # most words: it has no capital, and is not as long
+        return False
     return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(_KNOWN, value) is None
 
 
