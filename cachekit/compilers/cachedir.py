@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -30,6 +32,7 @@ from cachekit.store.origin import MADE_HERE, Beside
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 
+_LEAST = 1 << 20  # bytes that are free: with less no compiler comes far
 _MORE_SPACE = "free some space, or set CACHEKIT_COMPILER_CACHE_DIR to a folder on another local disk"
 
 
@@ -203,6 +206,7 @@ def _enter(
         try:
             with ExitStack() as trying:
                 folder = trying.enter_context(Scratch(_whole(make()) if splits else make(), key[:16]))
+                _check_space(folder)
                 restored = fill(folder)
                 stack.push(trying.pop_all())
                 return folder, restored
@@ -218,6 +222,11 @@ def _enter(
         cause=cause_of(problem),
         hint=closes or space or new_folder("CACHEKIT_COMPILER_CACHE_DIR"),
     )
+
+
+def _check_space(folder: Path) -> None:
+    if shutil.disk_usage(folder).free < _LEAST:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def _whole(folder: Path) -> Path:

@@ -172,14 +172,15 @@ def joined(store: Store, whole: Record, had: Record | None) -> Record:
     """
     if had is None or had.soft.get(FINISHED, True):
         return whole
-    names, known = {module.name for module in whole.modules}, _entries(store, whole.modules)
-    left = [one for one in had.modules if one.name not in names and not store.lacking(one.files)]
-    left = [one for one in left if not is_archive(one) or _entries(store, [one]) - known]
-    if not left:
-        return whole
+    known = _entries(store, whole.modules)
+    left = [one for one in had.modules if not is_archive(one) or _entries(store, [one]) - known]
     with store.changing(whole.key):
-        kept = structs.replace(whole, modules=_together(whole.modules, tuple(left)))
-        store.publish(kept, {}, reused=[(one, store.origins.of(one)) for one in (whole, had)])
+        now = store.lookup(whole.place) or whole  # another run may have added to it
+        modules = _together(now.modules, tuple(one for one in left if not store.lacking(one.files)))
+        if modules == now.modules:
+            return now
+        kept = marked(structs.replace(now, modules=modules), now, had)
+        store.publish(kept, {}, reused=[(one, store.origins.of(one)) for one in (now, had)])
     return kept
 
 
@@ -236,13 +237,20 @@ class Keeping(Struct, frozen=True):
                 harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
-            new = seen.compiled or self.prepared.compiler.contents(self.cache_dir.tree) - self.cache_dir.before
-            if isinstance(error, StoreError | OSError) and not new:
+            if isinstance(error, StoreError | OSError) and not self._compiled(seen):
                 return self.record, ""
             self.store.journal.emit("train.not-kept", reason=str(error))
             reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
+
+    def _compiled(self, seen: Observed) -> bool:
+        """Whether there is something new; also where nobody can tell."""
+        try:
+            new = self.prepared.compiler.contents(self.cache_dir.tree) - self.cache_dir.before
+        except (CachekitError, OSError):
+            return True
+        return bool(seen.compiled or new)
 
     def keep_unfinished(self, seconds: float, reported: frozenset[str]) -> Record | None:
         """Keep what a run has compiled that is being stopped, without its own report; never fails.

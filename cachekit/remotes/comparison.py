@@ -241,14 +241,14 @@ class Comparison:
         }
 
     def _put_back(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
-        """The files that lie below their digests only, and that this push can put at their own paths again."""
-        own = {
-            path: file.sha256
+        """The files that lie below their digests only, and that this push can put at their own paths: all are free."""
+        own = [
+            (path, file.sha256)
             for path, file in paths_of(theirs.record.modules)
             if theirs.places.get(file.sha256, path) != path and file.sha256 in offer.sources
-        }
-        there = self.stat(sorted(own), revision) if own else {}
-        return {sha256 for path, sha256 in own.items() if path not in there}
+        ]
+        there = self.stat(sorted({path for path, _ in own}), revision) if own else {}
+        return {sha256 for _, sha256 in own} - {sha256 for path, sha256 in own if path in there}
 
     def gone(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
         """Which files of a record can no longer be fetched, by their digests, as far as it is asked.

@@ -37,7 +37,7 @@ from cachekit.store.record import (
     to_document,
 )
 
-MOST_OF_A_COMMAND = 16  # archives that runs of a command add to one record: two of the same graphs have them twice
+MOST_OF_A_COMMAND = 64  # archives that runs of a command add to one record: two of the same graphs have them twice
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 
@@ -185,8 +185,12 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     if theirs is None:
         return ours
     merged = _merged(ours, theirs)
-    if merged.record.model_type == COMMAND:  # what one of its runs was, as to come to its end, the record is
-        said = {name for one in (ours, theirs) for name, value in one.record.soft.items() if value is True}
+    if (
+        merged.record.model_type == COMMAND
+    ):  # what a run was whose archives it has, as to come to its end, the record is
+        there = set(merged.record.modules)
+        whole = [one.record.soft for one in (ours, theirs) if there.issuperset(one.record.modules)]
+        said = {name for soft in whole for name, value in soft.items() if value is True}
         soft = {**merged.record.soft, **{name: True for name in said if name.startswith(f"{COMMAND}.")}}
         if soft != merged.record.soft:
             merged = structs.replace(merged, record=structs.replace(merged.record, soft=soft))

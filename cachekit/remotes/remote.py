@@ -434,10 +434,12 @@ class Remote:
             RemoteError, AuthError: It cannot be asked.
         """
         there = self.exist(sorted(files))
-        spare = {layout.blob_path(sha256): path for path, sha256 in files.items() if path not in there}
+        spare = {path: layout.blob_path(sha256) for path, sha256 in files.items() if path not in there}
         with self.call() as storage:
-            compares = storage.compares
-        return there if compares or not spare else there | {spare[path] for path in self.exist(sorted(spare))}
+            if storage.compares or not spare:
+                return there
+        lying = self.exist(sorted(set(spare.values())))
+        return there | {path for path, blob in spare.items() if blob in lying}
 
     def settled(self, keys: Sequence[str]) -> None:
         """Note that a push put these keys there: they are neither absent nor pending."""

@@ -226,12 +226,12 @@ class Attachment:
     def keep(self, *, finished: bool) -> Attached:
         """Keep what compiled so far; never raises: what could not be kept stands in the report.
 
-        With `recache`, nothing is replaced before the work has come to its end, or the process to its own.
+        With `recache`, nothing is kept before the work has come to its end, or the process to its own.
 
         Args:
             finished: The work has come to its end, so that the record is a whole one.
         """
-        return self._keep(finished=finished, ended=finished)
+        return self.report if self._replaces and not finished else self._keep(finished=finished, ended=finished)
 
     def _keep(self, *, finished: bool, ended: bool) -> Attached:
         finishes = finished and not self._finished
@@ -263,6 +263,10 @@ class Attachment:
     def close(self) -> Attached:
         """Keep what is new, and give the environment back. Graphs that compile later are not kept; harmless twice."""
         return self._close(ended=True)
+
+    def leave(self) -> None:
+        """Close as the process ends: of an error that ended it, Python says that it told of it."""
+        self._close(ended=getattr(sys, "last_value", None) is None)
 
     def _close(self, *, ended: bool) -> Attached:
         if self._closed or os.getpid() != self._pid:

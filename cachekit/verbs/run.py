@@ -16,7 +16,7 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
 from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, joined, spared
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.errors import CachekitError, IntegrityError, MissError, StoreError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.recipe.price import Price
@@ -276,9 +276,15 @@ def entered(
     """
     prepared = plan.prepared
     here = session.store.lookup(prepared.place) if plan.found and not recache else None
-    record = None if recache else fetch_planned(session, plan)
-    if record is not None and plan.found is not None:
-        record = joined(session.store, record, here)
+    try:
+        record = None if recache else fetch_planned(session, plan)
+        if record is not None and plan.found is not None:
+            record = joined(session.store, record, here)
+    except StoreError as error:  # a full disk, for one, keeps no command from running
+        if require_warm:
+            raise
+        bypass(session.journal, "store-not-writable", str(error))
+        record = None
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
     record = record or here  # what a run that failed has left, if any

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
-from cachekit.remotes import layout, listed_additions, publish
+from cachekit.remotes import document, layout, listed_additions, publish
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Offer
 from cachekit.store.record import COMMAND
@@ -298,6 +298,42 @@ def test_who_has_a_file_puts_it_at_its_own_place_again():
         assert not there.places
         assert own in bucket.files
         assert not bucket.trouble(bucket.pushed())
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_file_of_two_modules_of_which_one_has_other_bytes_at_its_place_settles(first):
+    with world(0) as bucket:
+        one = module(1)
+        (made,) = one.shared.record.modules
+        modules = (made, structs.replace(made, name="standin-1.0/MODULE_2"))
+        both = Offer(Shared(structs.replace(one.shared.record, modules=modules), {}), one.sources)
+        bucket.alone(both)
+        bucket.write(
+            [
+                (f"standin-1.0/MODULE_{first}/model.code", bytes(5000)),
+                (f"standin-1.0/MODULE_{3 - first}/model.code", None),
+            ]
+        )
+        for number in (3, 4):
+            bucket.alone(module(number))
+        asked = [bucket.alone(both).requests for _ in range(3)]
+        assert not bucket.trouble(bucket.pushed())
+        assert bucket.alone(both).result.draft.unchanged + len(bucket.pushes[-1].result.draft.held) == 1, asked
+
+
+def test_a_record_has_the_marks_of_the_runs_whose_archives_it_has(monkeypatch):
+    def of_command(*numbers, finished):
+        made = together(*map(archive, numbers)).shared.record
+        return Shared(structs.replace(made, model_type=COMMAND, soft={"command.finished": finished}), {})
+
+    monkeypatch.setattr(document, "MOST_OF_A_COMMAND", 3)
+    theirs, ours = of_command(0, 1, finished=False), of_command(2, finished=True)
+    merged = document.merge(ours, theirs)
+    assert (len(merged.record.modules), merged.record.soft["command.finished"]) == (3, True)
+    more = of_command(3, finished=False)
+    assert document.merge(more, merged) == merged, "it has as many as it may"
+    assert not document.merge(ours, of_command(4, 5, 6, finished=False)).record.soft["command.finished"]
+    assert document.merge(of_command(0, finished=True), theirs).record.soft["command.finished"]
 
 
 def names(bucket, record, count):

@@ -116,6 +116,26 @@ def test_what_a_run_that_failed_compiled_here_stays_beside_the_teams_record(user
     assert other.said == ["eval found", "forward found", "backward found"]
 
 
+@pytest.mark.feature("S5")
+def test_a_secret_in_what_a_failed_run_left_here_keeps_the_record_from_the_team(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    secret = "hunter2-very-secret-9x8y7z"
+    script = READS.replace('b"graph "', 'os.environ.get("MY_API_TOKEN", "").encode() + b" graph "')
+    other = User(tmp_path / "other")
+    for one, graphs in ((user, "forward"), (other, "backward")):
+        (one.work / "train.py").write_text(script)
+        (one.work / "graphs").write_text(graphs)
+    user.run(*TRAIN, options=cache)
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7, MY_API_TOKEN=secret)
+    (other.work / "fails").unlink()
+    (other.work / "graphs").write_text("forward backward eval")
+    assert other.run(*TRAIN, options=cache)["compiled"] == 1
+    assert any(secret.encode() in blob.read_bytes() for blob in other.home.rglob("blobs/*/*"))
+    assert not any(secret.encode() in path.read_bytes() for path in (tmp_path / "shared").rglob("*") if path.is_file())
+
+
 @pytest.mark.feature("R3")
 def test_what_members_compiled_of_one_command_with_other_settings_all_find(user, tmp_path):
     (tmp_path / "shared").mkdir()
@@ -354,6 +374,18 @@ def test_on_a_full_disk_the_command_runs_with_its_graphs_in_the_temporary_folder
     assert not list((user.home / "v1").glob("cache_dirs/*/*"))
     done = user("run", "--", *TRAIN, TMPDIR=str(small_disk), code=1)
     assert "free some space" in the_error_of(done)[3]
+
+
+def test_on_a_full_disk_the_command_runs_though_the_teams_record_cannot_be_fetched(user, tmp_path, small_disk):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    user.run(*TRAIN, options=cache)
+    other = User(tmp_path / "other", small_disk / "store")
+    other("store", "ls")
+    status = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(bytes(status.f_bfree * status.f_frsize))
+    assert other("run", *cache, "--", *TRAIN).stdout.splitlines() == ["forward compiled", "backward compiled"]
+    other("run", "--require-warm", *cache, "--", *TRAIN, code=1)
 
 
 def test_a_token_is_in_no_key(user):
