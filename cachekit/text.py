@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Literal, TypeVar, get_args
@@ -42,6 +42,14 @@ def one_line(words: str) -> str:
     return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
 
 
+def each_one_line(lines: Sequence[str]) -> str:
+    """Texts as lines, each as `one_line` has it; most need no change, which is seen of all of them at once."""
+    text = "\n".join(lines)
+    if text.replace("\n", "").isprintable() and text.count("\n") == len(lines) - 1:
+        return _unasked(text)
+    return "\n".join(map(one_line, lines))
+
+
 def spelled(words: str) -> str:
     r"""Words that JSON can hold: bytes of a path, an argument or a variable that are no UTF-8 stand there as `\xff`."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -52,7 +60,8 @@ def _unasked(words: str) -> str:
 
     So it does with `::command::` where a line begins. [actions/runner: ActionCommand.TryParse and TryParseV2]
     """
-    return re.sub(r"(?m)^(\s*)::(?=\w)", r"\1:\\x3a", words.replace("##[", r"#\x23["))
+    words = words.replace("##[", r"#\x23[")
+    return re.sub(r"(?m)^(\s*)::(?=\w)", r"\1:\\x3a", words) if "::" in words else words
 
 
 def _escaped(characters: str) -> str:

@@ -134,10 +134,14 @@ class Questions(Opened):
 
         Returns:
             Its `changes`, each with `name`, the old and the new value, and sentences; on a hit none.
+
+        Raises:
+            UsageError: It is a file with a record or a plan.
         """
         from cachekit.data.shapes import check_data
-        from cachekit.verbs.why import why
+        from cachekit.verbs.why import refuse_alone, why
 
+        refuse_alone(self._variant(recipe).name)
         with self._prepared(recipe, "why") as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
             return why(opened, prepared)

@@ -338,7 +338,7 @@ class Runs(Questions):
             attachment = Attachment(opened, prepared, command, stack, require_warm=require_warm, recache=recache)
             attachment.begin()
             attachment.own(stack.pop_all())
-        atexit.register(attachment.close)
+        atexit.register(attachment.leave)
         return attachment
 
 

@@ -34,19 +34,20 @@ class Sharing(Opened):
             What became of it; `state` is `absent` where no remote has it.
 
         Raises:
-            UsageError: No remote may be read.
+            UsageError: No remote may be read; or changes of a recipe are said with a key.
             UnknownNameError: Several keys begin so.
             RemoteError, AuthError: A remote has it, and it could not be fetched.
             IntegrityError: What a remote has is not what its record says.
         """
-        from cachekit.verbs.entry import means_key
+        from cachekit.verbs.entry import means_key, unchanged
         from cachekit.verbs.pull import pull_key, pull_recipe
 
         verb = "" if dry_run else "pull"
         if not isinstance(recipe, Recipe) and means_key(variant(recipe).name):
+            beginning = unchanged(variant(recipe))
             with self.session(verb=verb) as opened:
                 opened.remotes.need("read", offline=True)
-                return pull_key(opened, variant(recipe).name, dry_run=dry_run)
+                return pull_key(opened, beginning, dry_run=dry_run)
         with self._prepared(recipe, verb, guess=guess, machine=True) as (opened, prepared):
             opened.remotes.need("read", offline=True)
             return pull_recipe(opened, prepared, dry_run=dry_run)

@@ -17,7 +17,20 @@ from msgspec import UNSET, Struct, field, structs
 
 from cachekit import files, redact
 from cachekit.errors import CachekitError, UsageError
-from cachekit.text import CONTROL, about, cause_of, count, cut, duration, moment, one_line, plain, rate, size
+from cachekit.text import (
+    CONTROL,
+    about,
+    cause_of,
+    count,
+    cut,
+    duration,
+    each_one_line,
+    moment,
+    one_line,
+    plain,
+    rate,
+    size,
+)
 from cachekit.values import Answer, Failed, builtins
 
 if TYPE_CHECKING:
@@ -248,7 +261,7 @@ def answer(shown: Shown) -> int:
         if shown.quiet is not None and (line := shown.quiet(found)):
             _print(plain(line))
     elif lines := shown.human(found):
-        _style.told = "\n".join(map(one_line, lines))
+        _style.told = each_one_line(lines)
         _print(_style.told)
     if problem is not None:
         raise problem

@@ -108,4 +108,9 @@ def human(answer: Ran) -> list[str]:
         what = f"compiled nothing: {out.count(found, 'graph')} found" if found else none
         kept = f"; saved about {out.duration(answer.saved_seconds)}" if answer.saved_seconds > 0 else ""
     seed = f" (beginning with those of {answer.seed[:16]})" if answer.seed else ""
-    return [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]
+    lines = [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]
+    if "cache-dir-unusable" in answer.bypassed:
+        lines.append(
+            "  the compiler cache dir was in the temporary folder, because its own place is full or cannot be used"
+        )
+    return lines

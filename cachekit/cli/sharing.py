@@ -74,7 +74,7 @@ def pull(
             )
         return _shown(cache.pull_locked(*names, lock_file=lock_file, dry_run=dry_run))
     if not (names or module or all_of):
-        raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
+        raise UsageError("nothing to pull", hint="name a recipe, a key, --module NAME or --all-of DIR")
     guess = len(names) > 1  # as `plan` does
     done = [cache.pull(Variant(name, overrides or (), tiny), dry_run=dry_run, guess=guess) for name in names]
     if module or all_of:

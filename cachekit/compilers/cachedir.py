@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,9 @@ from cachekit.store.layout import Place, temporary_folder
 from cachekit.store.origin import MADE_HERE, Beside
 from cachekit.store.record import Record
 from cachekit.text import cause_of
+
+_LEAST = 1 << 20  # bytes that are free: with less no compiler comes far
+_MORE_SPACE = "free some space, or set CACHEKIT_COMPILER_CACHE_DIR to a folder on another local disk"
 
 
 class CacheDir(Struct, frozen=True):
@@ -94,38 +99,35 @@ def cache_dir(
         if record is not None:
             store.keep(record)  # also one that is reused
             given = ((record, store.origins.of(record)),)
-        folder = _enter(store.journal, base, key, stack, splits=compiler.splits_paths)
-        tree, work = shared or folder / "root", folder / "work"
-        restored: dict[str, Restored] = {}
-        try:
-            if not tree.is_dir():  # the compiler's own is as its owner made it
-                private_folder(tree)
-            work.mkdir(CLOSED)
-            if shared is not None:
-                withdrawn = store.refusal.withdraw(tree, anew)
+
+        def fill(folder: Path) -> dict[str, Restored]:
+            (folder / "work").mkdir(CLOSED)
+            if shared is None:
+                private_folder(folder / "root")
+                return _restored(store, compiler, record, folder / "root")
+            try:
+                if not shared.is_dir():  # the compiler's own is as its owner made it
+                    private_folder(shared)
+                withdrawn = store.refusal.withdraw(shared, anew)
                 for name, reason in withdrawn.items():
                     if reason:
                         store.journal.emit("restore.withdrawn", module=name, reason=reason)
-                compiler.make_way(tree, partial(_tell, store.journal), withdrawn)
+                compiler.make_way(shared, partial(_tell, store.journal), withdrawn)
                 for one in given:
-                    note_origin(store, tree, *one)
-            for module in record.modules if record else ():
-                with ExitStack() as reading:
-                    files = [reading.enter_context(store.reading(file)) for file in module.files]
-                    try:
-                        restored[module.name] = compiler.restore(module, files, tree)
-                    except UnsafeArchiveError as error:
-                        raise IntegrityError(
-                            f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
-                        ) from error
-            for one in given if shared is not None else ():  # another run may have withdrawn it meanwhile
-                note_origin(store, tree, *one)
-        except OSError as error:
-            raise StoreError(
-                f"the compiler cache dir in {shared or folder.parent} cannot be written",
-                cause=cause_of(error),
-                hint="free some space, or set CACHEKIT_COMPILER_CACHE_DIR to a folder on another local disk",
-            ) from error
+                    note_origin(store, shared, *one)
+                restored = _restored(store, compiler, record, shared)
+                for one in given:  # another run may have withdrawn it meanwhile
+                    note_origin(store, shared, *one)
+            except OSError as error:
+                raise StoreError(
+                    f"the compiler cache dir in {shared} cannot be written",
+                    cause=cause_of(error),
+                    hint=_MORE_SPACE,
+                ) from error
+            return restored
+
+        folder, restored = _enter(store.journal, base, key, stack, fill, splits=compiler.splits_paths)
+        tree, work = shared or folder / "root", folder / "work"
         reasons = {name: one.left for name, one in restored.items()}
         for name, reason in reasons.items():
             if reason:
@@ -134,6 +136,20 @@ def cache_dir(
         put = frozenset(name for name, one in restored.items() if one.size and not one.left)
         size = sum(one.size for one in restored.values())
         yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put, given)
+
+
+def _restored(store: Store, compiler: Compiler, record: Record | None, tree: Path) -> dict[str, Restored]:
+    restored: dict[str, Restored] = {}
+    for module in record.modules if record else ():
+        with ExitStack() as reading:
+            files = [reading.enter_context(store.reading(file)) for file in module.files]
+            try:
+                restored[module.name] = compiler.restore(module, files, tree)
+            except UnsafeArchiveError as error:
+                raise IntegrityError(
+                    f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
+                ) from error
+    return restored
 
 
 def note_origin(store: Store, tree: Path, record: Record, beside: Beside) -> None:
@@ -175,22 +191,42 @@ def _check_temporary(variables: Mapping[str, str]) -> None:
         ) from error
 
 
-def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack, *, splits: bool) -> Path:
+def _enter(
+    journal: Journal,
+    wanted: Path,
+    key: str,
+    stack: ExitStack,
+    fill: Callable[[Path], dict[str, Restored]],
+    *,
+    splits: bool,
+) -> tuple[Path, dict[str, Restored]]:
+    """A folder in the wanted one, filled; in the temporary folder, where the wanted one cannot be used or is full."""
     problem: OSError | None = None
     for make in (partial(private_folder, wanted), partial(temporary_folder, "cache_dirs")):
         try:
-            return stack.enter_context(Scratch(_whole(make()) if splits else make(), key[:16]))
+            with ExitStack() as trying:
+                folder = trying.enter_context(Scratch(_whole(make()) if splits else make(), key[:16]))
+                _check_space(folder)
+                restored = fill(folder)
+                stack.push(trying.pop_all())
+                return folder, restored
         except OSError as error:
             if problem is None:
                 bypass(journal, "cache-dir-unusable", f"{wanted}: {cause_of(error)}")
             problem = problem or error
     assert problem is not None
     closes = problem.standing.mend if isinstance(problem, NotPrivateError) else ""
+    space = _MORE_SPACE if problem.errno in {errno.ENOSPC, errno.EDQUOT} else ""
     raise StoreError(
         f"no compiler cache dir can be made in {wanted}",
         cause=cause_of(problem),
-        hint=closes or new_folder("CACHEKIT_COMPILER_CACHE_DIR"),
+        hint=closes or space or new_folder("CACHEKIT_COMPILER_CACHE_DIR"),
     )
+
+
+def _check_space(folder: Path) -> None:
+    if shutil.disk_usage(folder).free < _LEAST:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def _whole(folder: Path) -> Path:

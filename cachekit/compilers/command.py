@@ -123,7 +123,7 @@ def prepare_command(
         "command.launchers": [_program(word) for word in before if word not in _BUFFERS],
         "command.name": command.name,
         "command.arguments": after,
-        **{f"command.code.{name}": value for name, value in files.items()},
+        **{spelled(f"command.code.{name}"): value for name, value in files.items()},
         **{f"command.settings.{name}": value for name, value in _settings(command.words, cwd).items()},
         **{spelled(f"ingredient.{name}"): spelled(str(value)) for name, value in (declared or {}).items()},
         **of_compiler(fingerprint, given),
@@ -161,6 +161,8 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         found = _module_files(command.module, roots)
     elif command.script:
         script = cwd / command.script
+        if command.python and (script / "__main__.py").is_file():  # Python runs a folder by that
+            script /= "__main__.py"
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 there = os.path.lexists(script)
@@ -175,7 +177,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
     else:
         return {}
     scripts = list(found.values())
-    if command.script and not command.script.endswith(".py"):
+    if command.script and not scripts[0].name.endswith(".py"):
         inner = command_line.named_in_shell(scripts[0], cwd)
         found |= inner
         scripts = [path for path in inner.values() if path.suffix == ".py"]
@@ -274,7 +276,7 @@ def shown(command: CommandLine) -> list[str]:
     after, _ = _arguments(command.arguments, frozenset(), Path("/"), command.name)
     if command.module and words and words[-1] in {"-m", "--module"}:
         words = words[:-1]
-    return [*words, *middle, *after]
+    return [*words, *map(spelled, middle), *after]
 
 
 def _settings(words: Sequence[str], cwd: Path) -> dict[str, str]:

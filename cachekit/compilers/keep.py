@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,13 +27,17 @@ from cachekit.key.nearest import INTERRUPTED
 from cachekit.process import user_name
 from cachekit.recipe.ingredients import Fingerprint, flat, worker_variables
 from cachekit.store import Store, leaks
-from cachekit.store.record import Module, Provenance, Record, Reuse, marked
+from cachekit.store.archive import UnsafeArchiveError, members
+from cachekit.store.record import Module, Provenance, Record, Reuse, is_archive, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
-# How many runs of the command in a row found nothing of what those before them kept.
+# How many runs of the command in a row found nothing of what those before them kept, and what the last one compiled.
 INERT = "command.inert"
+_UNFOUND = "command.unfound"
 _PATIENCE = 2  # of them: what a command reads may change
+_REPLACES_NOTHING = "a run with --recache replaces nothing before it has come to its end"
+_HELPS_NOBODY = "no run of the command found what those before it kept"
 # Inductor counted inside of the command, so its keys are portable ones.
 REPORTED = "command.reported"
 
@@ -154,6 +159,40 @@ def provenance(fingerprint: Fingerprint) -> Provenance:
     )
 
 
+def joined(store: Store, whole: Record, had: Record | None) -> Record:
+    """Add to a record that was fetched what a run that failed had left here under its key, if it has not all of that.
+
+    Args:
+        store: Has both records' files.
+        whole: The record that was fetched, and is in the store.
+        had: What was there before.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    if had is None or had.soft.get(FINISHED, True):
+        return whole
+    known = _entries(store, whole.modules)
+    left = [one for one in had.modules if not is_archive(one) or _entries(store, [one]) - known]
+    with store.changing(whole.key):
+        now = store.lookup(whole.place) or whole  # another run may have added to it
+        modules = _together(now.modules, tuple(one for one in left if not store.lacking(one.files)))
+        if modules == now.modules:
+            return now
+        kept = marked(structs.replace(now, modules=modules), now, had)
+        store.publish(kept, {}, reused=[(one, store.origins.of(one)) for one in (now, had)])
+    return kept
+
+
+def _entries(store: Store, modules: Iterable[Module]) -> set[str]:
+    """The names of what lies in those of the modules that are archives; nothing of one that cannot be read."""
+    names: set[str] = set()
+    for module in filter(is_archive, modules):
+        with suppress(OSError, UnsafeArchiveError):
+            names |= {one.name for one in members(store.layout.blob(module.files[0].sha256))}
+    return names
+
+
 class Keeping(Struct, frozen=True):
     """What a run had, and where it ran.
 
@@ -164,6 +203,7 @@ class Keeping(Struct, frozen=True):
         cache_dir: The run's compiler cache dir.
         seed: Another record, whose graphs the run was given because the key had none.
         replaces: What compiled takes the place of what there was.
+        ended: The run came to its end; before that it replaces nothing.
         marks: What is recorded beside the key; a mark that any run has set stays.
     """
 
@@ -173,6 +213,7 @@ class Keeping(Struct, frozen=True):
     cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
+    ended: bool = True
     marks: Mapping[str, bool] = {}
 
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
@@ -182,6 +223,8 @@ class Keeping(Struct, frozen=True):
             The record that there is now, if there is one; and why nothing could be kept.
         """
         try:
+            if self.replaces and not self.ended and (there := self.store.lookup(self.prepared.place)):
+                return there, _REPLACES_NOTHING
             with self.store.workspace() as workspace:
                 # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
                 # stopped compile has left is not a module.
@@ -189,15 +232,25 @@ class Keeping(Struct, frozen=True):
                 whole = self.prepared.compiler.contents(self.cache_dir.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
                 tree, before, fingerprint = self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint
-                harvest = None
-                if not (seen.inert and self.record and is_inert(_counting(self.record, seen))):
-                    harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
+                if seen.inert and self.record and is_inert(self._counting(self.record, seen)):
+                    return self._publish(None, seen), _HELPS_NOBODY
+                harvest = self.prepared.compiler.harvest(tree, before, fingerprint, workspace, wanted)
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
+            if isinstance(error, StoreError | OSError) and not self._compiled(seen):
+                return self.record, ""
             self.store.journal.emit("train.not-kept", reason=str(error))
             reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
+
+    def _compiled(self, seen: Observed) -> bool:
+        """Whether there is something new; also where nobody can tell."""
+        try:
+            new = self.prepared.compiler.contents(self.cache_dir.tree) - self.cache_dir.before
+        except (CachekitError, OSError):
+            return True
+        return bool(seen.compiled or new)
 
     def keep_unfinished(self, seconds: float, reported: frozenset[str]) -> Record | None:
         """Keep what a run has compiled that is being stopped, without its own report; never fails.
@@ -267,7 +320,7 @@ class Keeping(Struct, frozen=True):
     def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
         modules = _together(now.modules, new)
         marks = {name: said or bool(now.soft.get(name)) for name, said in self.marks.items()}
-        soft = {**_counting(now, seen).soft, **marks}
+        soft = {**self._counting(now, seen).soft, **marks}
         added = modules != now.modules
         if not added and soft == now.soft:
             return now
@@ -285,14 +338,19 @@ class Keeping(Struct, frozen=True):
             else structs.replace(now.reused, cold_seconds=round(now.reused.cold_seconds + more, 3)),
         )
 
+    def _counting(self, record: Record, seen: Observed) -> Record:
+        """A record that also says how many runs in a row found nothing of it.
 
-def _counting(record: Record, seen: Observed) -> Record:
-    """A record that also says how many runs in a row found nothing of it."""
-    times = record.soft.get(INERT)
-    if seen.inert:
-        return structs.replace(record, soft={**record.soft, INERT: (times if isinstance(times, int) else 0) + 1})
-    left = {name: said for name, said in record.soft.items() if name != INERT}
-    return structs.replace(record, soft=left) if seen.found and times else record
+        A run that compiles what the one before it compiled is of a setting that comes back, and counts as a first one.
+        """
+        had = record.soft.get(INERT)
+        left = {name: said for name, said in record.soft.items() if name not in {INERT, _UNFOUND}}
+        if not seen.inert:
+            return structs.replace(record, soft=left) if seen.found and had else record
+        new = sorted(self.prepared.compiler.contents(self.cache_dir.tree) - self.cache_dir.before)
+        unfound = hashlib.sha256("\n".join(new).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        times = had if isinstance(had, int) and record.soft.get(_UNFOUND) != unfound else 0
+        return structs.replace(record, soft={**left, INERT: times + 1, _UNFOUND: unfound})
 
 
 class _Counted(Struct):

@@ -102,6 +102,11 @@ def key_of(hard: Mapping[str, Any], schema: int = SCHEMA) -> str:
     return hashlib.sha256(canonical_json({"schema": schema, "hard": hard})).hexdigest()
 
 
+def is_older(key: str, hard: Mapping[str, Any]) -> bool:
+    """Whether a key is the one that an older schema gives to these ingredients: no recipe has it any more."""
+    return any(key_of(hard, older) == key for older in range(1, SCHEMA))
+
+
 def member(name: str, value: Any) -> str:
     """A hard ingredient as it is hashed, for `key_of_members`."""
     return f"{_encode(name)}:{_encode(_form(value))}"

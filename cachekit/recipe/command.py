@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.text import spelled
 
 PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
@@ -35,7 +36,9 @@ LAUNCHERS = {
 _TORCHRUN_FLAGS = frozenset(
     {"standalone", "no-python", "run-path", "use-env", "virtual-local-rank", "signals-to-handle-none"}
 )
-_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+# Python's options may stand in one word, the last one with its value in it or after it: `-um mod`, `-Ic code`.
+_PYTHON_VALUES = re.compile(r"-[^-cmWX]*[WX]|--check-hash-based-pycs")
+_JOINED = re.compile(r"(-[^-cmWX]*)([cm])(.*)", re.DOTALL)
 _MODULE = frozenset({"-m", "--module"})
 
 
@@ -62,25 +65,22 @@ class CommandLine(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What a person would call it: the script's file, the module, or the program."""
+        """What a person would call it: the script's file, the module, or the program; in words that JSON can hold."""
         if self.script:
-            return Path(self.script).name
-        return self.module or Path(self.words[0]).name
+            return spelled(Path(self.script).name or self.script)
+        return spelled(self.module or Path(self.words[0]).name)
 
 
 def read(words: Sequence[str]) -> CommandLine:
     """Find out what a command runs."""
-    given = tuple(words)
-    position, python = 0, ""
+    return structs.replace(_read(tuple(words)), words=tuple(words))
+
+
+def _read(given: tuple[str, ...], position: int = 0, python: str = "") -> CommandLine:
     while position < len(given):
         name = Path(given[position]).name
         if PYTHON.match(name):
-            python = python or given[position]
-            found = _python(given, position + 1, python)
-            if isinstance(found, CommandLine):
-                return found
-            position = found  # of a launcher that is a module
-            continue
+            return _python(given, position + 1, python or given[position])
         kind = LAUNCHERS.get(name) or LAUNCHERS.get(given[position])
         if kind is not None:
             python = python or given[position]
@@ -104,24 +104,28 @@ def _script(words: tuple[str, ...], at: int, python: str) -> CommandLine:
     return CommandLine(words, words[:at], python, script=words[at], arguments=words[at + 1 :])
 
 
-def _python(words: tuple[str, ...], at: int, python: str) -> CommandLine | int:
-    """After the word `python`: its own options, then a script, a module or code; the place of a launcher's name.
+def _python(words: tuple[str, ...], at: int, python: str) -> CommandLine:
+    """After the word `python`: its own options, then a script, a module, code or a launcher.
 
     Activated or not, a launcher is a script for Python, too: `python bin/torchrun train.py`.
     """
     while at < len(words):
         word = words[at]
+        joined = _JOINED.fullmatch(word)
+        if joined and word not in {"-c", "-m"}:
+            parts = (joined[1].rstrip("-"), f"-{joined[2]}", joined[3])
+            return _python((*words[:at], *filter(None, parts), *words[at + 1 :]), at, python)
         if word == "-c" and at + 1 < len(words):
             return CommandLine(words, words[:at], python, code=words[at + 1], arguments=words[at + 2 :])
         if word == "-m" and at + 1 < len(words):
             if words[at + 1] in LAUNCHERS:
-                return at + 1
+                return _read(words, at + 1, python)
             return CommandLine(words, words[:at], python, module=words[at + 1], arguments=words[at + 2 :])
         if word == "-":
             break
         if not word.startswith("-"):
-            return at if Path(word).name in LAUNCHERS else _script(words, at, python)
-        at += 2 if word in _PYTHON_VALUES else 1
+            return (_read if Path(word).name in LAUNCHERS else _script)(words, at, python)
+        at += 2 if _PYTHON_VALUES.fullmatch(word) else 1
     return CommandLine(words, words[:at], python, arguments=words[at:])
 
 

@@ -74,7 +74,8 @@ _PAIRS = {
     "discord hook", "incoming hook", "slack hook", "teams hook",
 }  # fmt: skip
 # The values of tokens that are most often a tokenizer's.
-_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{10,}|(?=.*\d)(?=.*[a-z])[a-z\d]{16,}"
+_LONG = 16
+_DRAWN = rf"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{{10,}}|(?=.*\d)(?=.*[a-z])[a-z\d]{{{_LONG},}}"
 # What looks like that, and is words with numbers, or a relative path; so is one random text of 16 characters in 1,000.
 _WORDS_OR_PATH = (
     r"(?=.*[A-Z])(?:(?:[A-Z]?[a-z]{2,}(?![a-z])\d{0,4}[._/-]?)+|[a-z][a-z_-]{2,}/[\w./-]+|[\w./-]+\.[a-z][a-z\d]{1,6})"
@@ -90,6 +91,7 @@ _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, a
 _NO_WORD = r"\d|[^\w.,;:!?' -]"  # beside others in a list, or in a call, a word may be a name: `environ["HF_TOKEN"]`
 _OF_A_VARIABLE = r"[A-Z\d]+(?:_[A-Z\d]+)+"
 _PLAIN_ADDRESS = r"[a-z][a-z\d+.-]*://[^@?#]*"  # one without a login and a query
+_KNOWN = f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}"
 
 
 @lru_cache(4096)
@@ -172,10 +174,17 @@ def hides(name: str, value: object) -> bool:
     return bool(re.search(_NO_WORD, text)) and is_secret(name, text) and not re.fullmatch(_OF_A_VARIABLE, text)
 
 
+@lru_cache(1)  # one text is asked about several times in turn
+def words_of(text: str) -> str:
+    """The words of a text, each of them once and with a space behind it: a table says the same ones again and again."""
+    return f"{' '.join(set(text.split()))} "
+
+
 def is_drawn(value: str) -> bool:
     """Whether a value looks random, and neither like words with numbers nor like a place."""
-    known = f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}"
-    return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(known, value) is None
+    if len(value) < _LONG and value.islower():  # most words: it has no capital, and is not as long
+        return False
+    return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(_KNOWN, value) is None
 
 
 def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
@@ -283,7 +292,8 @@ def _without_drawn(text: str, hidden: str) -> Iterator[str]:
     So no form has to be known: a type (`token: Annotated[str, ...] = "X"`), a call, a table, a sentence.
     """
     done = 0
-    for found in re.finditer(_WORD, text):
+    drawn = any(map(is_drawn, re.findall(_WORD, words_of(text))))
+    for found in re.finditer(_WORD, text) if drawn else ():
         if is_drawn(found[0]):
             before = re.findall(_NAME, text[max(found.start() - _BEFORE, 0) : found.start()].rpartition("\n")[2])
             last = [name for name in before if name.lower() not in _FILLS][-2:]

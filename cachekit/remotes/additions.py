@@ -41,7 +41,6 @@ from cachekit.remotes.listed_additions import (
     TOGETHER,
     WHOLE,
     ListedAddition,
-    is_closed,
     listed,
     mark,
     marks,
@@ -53,7 +52,7 @@ from cachekit.remotes.port import ANY, Commit, Storage, Write
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store.layout import Place
 from cachekit.store.origin import ReusedOrigin, chain
-from cachekit.store.record import DamagedRecordError, Module, Record, parse, serialise
+from cachekit.store.record import DamagedRecordError, Module, Record, is_closed, parse, serialise
 
 if TYPE_CHECKING:
     from cachekit.trust.envelope import Envelope

@@ -17,7 +17,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, Upload, reads_as
 from cachekit.remotes.signing import Signing
-from cachekit.store.record import LARGEST, DamagedRecordError, File
+from cachekit.store.record import LARGEST, DamagedRecordError, File, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 SINGLE = 4  # paths that are asked for one by one, where each is a request
@@ -221,9 +221,34 @@ class Comparison:
         if not partly and any(path in self._spoiled for _, path in theirs.paths.values()):
             return None  # who found that stopped there: the rest may be no better
         lost = self.gone(theirs, offer, revision)
+        if not self.storage.compares:
+            spare = self._spare(theirs, lost - offer.sources.keys(), revision)
+            lost -= spare.keys()
+            left = theirs.places.keys() - lost - self._put_back(theirs, offer, revision)
+            theirs = structs.replace(theirs, places=spare | {sha256: theirs.places[sha256] for sha256 in left})
         modules = theirs.record.modules
         kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
         return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+
+    def _spare(self, theirs: Shared, lost: Collection[str], revision: str) -> dict[str, str]:
+        """Where files of a record lie below their digests, of which other bytes lie at their own paths, or none."""
+        spare = {layout.blob_path(file.sha256): file for file in theirs.record.files if file.sha256 in lost}
+        there = self.stat(sorted(spare), revision) if spare else {}
+        return {
+            spare[path].sha256: path
+            for path, entry in there.items()
+            if path not in self._spoiled and self._in_use(entry, spare[path]) is not False
+        }
+
+    def _put_back(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
+        """The files that lie below their digests only, and that this push can put at their own paths: all are free."""
+        own = [
+            (path, file.sha256)
+            for path, file in paths_of(theirs.record.modules)
+            if theirs.places.get(file.sha256, path) != path and file.sha256 in offer.sources
+        ]
+        there = self.stat(sorted({path for path, _ in own}), revision) if own else {}
+        return {sha256 for _, sha256 in own} - {sha256 for path, sha256 in own if path in there}
 
     def gone(self, theirs: Shared, offer: Offer, revision: str) -> set[str]:
         """Which files of a record can no longer be fetched, by their digests, as far as it is asked.

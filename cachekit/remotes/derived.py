@@ -61,7 +61,7 @@ def derived(
     renews: bool = False,
     seen: tuple[RemoteIndex, str] | None = None,
     unlisted: Mapping[Place, str] | None = None,
-    raced: bool = False,
+    written: bool = False,
 ) -> Derived:
     """What changes with a push.
 
@@ -74,7 +74,7 @@ def derived(
         renews: Do what was `due`, which takes its time beside many records.
         seen: The index and its token, where it is not to be read; see `index.last_seen`.
         unlisted: See `Additions`.
-        raced: Others have written the index since the records of this push were written.
+        written: The records of this push are there: others may have added to them since.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
@@ -85,7 +85,7 @@ def derived(
         return _with_history(storage, todo, revision, mark, dry_run=dry_run)
     there = seen or index.recent(storage, revision)
     return _in_place(
-        storage, todo, revision, mark, there, unlisted=unlisted or {}, dry_run=dry_run, renews=renews, raced=raced
+        storage, todo, revision, mark, there, unlisted=unlisted or {}, dry_run=dry_run, renews=renews, written=written
     )
 
 
@@ -108,7 +108,7 @@ def _with_history(storage: Storage, todo: Draft, revision: str, mark: str, *, dr
     if lacks or _differs(renewed, there):
         writes.append(Write(layout.INDEX, index.encode(renewed), token))
     if todo.records:
-        writes += _card(storage, renewed, revision)
+        writes += _card(storage, renewed, revision, there)
     return Derived(tuple(writes), message="" if renewed.unread else history.WHOLE)
 
 
@@ -122,7 +122,7 @@ def _in_place(
     unlisted: Mapping[Place, str],
     dry_run: bool,
     renews: bool,
-    raced: bool,
+    written: bool,
 ) -> Derived:
     """The index of a remote without a history: the records are listed where it is not believed."""
     there, token = found
@@ -131,7 +131,7 @@ def _in_place(
     recent = _sound(there)
     added = None
     if storage.lines > 1 and (there.older or len(index.encode(recent, as_text=False)) > SHORT):
-        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted, raced=raced)
+        added = _added(storage, todo, revision, recent, mark, token=token, unlisted=unlisted, written=written)
     if added is not None and not (renews and added.due):
         return added
     whole = index.whole(storage, revision, recent)
@@ -141,10 +141,10 @@ def _in_place(
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
         known = structs.replace(_listed(storage, revision, known), listed=listed)
-    renewed = structs.replace(_with_lost(storage, revision, known, unlisted), change=mark)
-    renewed = renewed.with_(_fresh(todo, known, raced=raced))
+    renewed = _with_rows(storage, todo, revision, known, known, unlisted=unlisted, written=written)
+    renewed = structs.replace(renewed, change=mark)
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
-    writes = _card(storage, renewed, revision) if todo.records else []
+    writes = _card(storage, renewed, revision, whole) if todo.records else []
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
     is_long = storage.lines > 1 and len(document) > _longest(storage)
     if anew or is_long or there.older or _differs(renewed, there) or (todo.records and _is_raced(storage)):
@@ -165,7 +165,7 @@ def _added(
     *,
     token: str,
     unlisted: Mapping[Place, str],
-    raced: bool,
+    written: bool,
 ) -> Derived | None:
     """The document that pushes write, with what is new, which takes a moment however many records there are.
 
@@ -176,7 +176,7 @@ def _added(
         known = index.whole(storage, revision, recent)
     if known is None:
         return None
-    renewed = _with_lost(storage, revision, recent, unlisted).with_(_fresh(todo, known, raced=raced))
+    renewed = _with_rows(storage, todo, revision, recent, known, unlisted=unlisted, written=written)
     document = index.encode(structs.replace(renewed, change=mark), as_text=False)
     changes = renewed is not recent or (todo.records and _is_raced(storage))  # there, others may have written meanwhile
     writes = [Write(layout.INDEX, document, token)] if changes else []
@@ -238,14 +238,32 @@ def _listed(storage: Storage, revision: str, known: RemoteIndex) -> RemoteIndex:
     return Survey(storage, revision, Budget(), known).read(storage.list(layout.RECORDS, revision))
 
 
-def _fresh(todo: Draft, known: RemoteIndex, *, raced: bool) -> list[Known]:
-    """What a push says, and what an index does not say of the records that lie there as they are offered.
+def _with_rows(
+    storage: Storage,
+    todo: Draft,
+    revision: str,
+    part: RemoteIndex,
+    known: RemoteIndex,
+    *,
+    unlisted: Mapping[Place, str],
+    written: bool,
+) -> RemoteIndex:
+    """An index, or a part of one, with what a push says, and what it does not say of records that are as offered.
 
-    Where an index that was written since has more modules of a record, another push has added to what this one wrote.
+    Where it has more modules of a record that this push has written, another push has added to that, or the row is
+    older than the record: it is read.
     """
     same = [Known.of(one.record) for one in (*todo.same, *todo.held)]
-    rows = [one for one in _rows(todo) if not raced or one.key in todo.shrunk or known.modules_of(one) <= one.modules]
-    return [*(one for one in same if not known.tells_of(one)), *rows]
+    rows = _rows(todo)
+    older = {
+        one.key: one.place
+        for one in rows
+        if written and one.key not in todo.shrunk and not known.modules_of(one) <= one.modules
+    }
+    renewed = _with_lost(storage, revision, part, {**unlisted, **dict.fromkeys(older.values(), "")})
+    return renewed.with_(
+        [*(one for one in same if not known.tells_of(one)), *(one for one in rows if one.key not in older)]
+    )
 
 
 def _rows(todo: Draft) -> list[Known]:
@@ -279,12 +297,18 @@ def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[Past
     return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
 
 
-def _card(storage: Storage, known: RemoteIndex, revision: str) -> list[Write]:
+def _page(present: bytes, known: RemoteIndex) -> bytes:
+    return card.update(present, known.newest(card.SHOWN), len(known) + known.unread)
+
+
+def _card(storage: Storage, known: RemoteIndex, revision: str, before: RemoteIndex) -> list[Write]:
+    if storage.copies.get(layout.CARD) is None:  # what lies there if nobody has changed it: that need not be read
+        storage.copies.keep(layout.CARD, _page(b"", before))
     try:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
-    text = card.update(found.data if found else b"", known.newest(card.SHOWN), len(known) + known.unread)
+    text = _page(found.data if found else b"", known)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -23,12 +23,13 @@ from cachekit.errors import IntegrityError
 from cachekit.remotes import layout, parts
 from cachekit.remotes.port import Storage
 from cachekit.store.record import (
+    COMMAND,
     LARGEST,
     DamagedRecordError,
     File,
     Record,
     from_document,
-    is_archive,
+    is_closed,
     marked,
     parse,
     paths_of,
@@ -36,7 +37,7 @@ from cachekit.store.record import (
     to_document,
 )
 
-TINY = 4096  # bytes of a file that travels inside of the record
+MOST_OF_A_COMMAND = 64  # archives that runs of a command add to one record: two of the same graphs have them twice
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 
@@ -178,17 +179,34 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     """What a remote should hold for a key that both have.
 
     Nothing of either is lost where a compiler names its modules: then the union, and of two builds of one module the
-    one that is there already, which others may have fetched. An archive has no name but its digest: of two that do not
-    contain each other, the one that is there stays.
+    one that is there already, which others may have fetched. An archive has no name but its digest: of two records that
+    do not contain each other, the one that is there stays. Of a command, both have archives of different graphs.
     """
     if theirs is None:
         return ours
+    merged = _merged(ours, theirs)
+    if (
+        merged.record.model_type == COMMAND
+    ):  # what a run was whose archives it has, as to come to its end, the record is
+        there = set(merged.record.modules)
+        whole = [one.record.soft for one in (ours, theirs) if there.issuperset(one.record.modules)]
+        said = {name for soft in whole for name, value in soft.items() if value is True}
+        soft = {**merged.record.soft, **{name: True for name in said if name.startswith(f"{COMMAND}.")}}
+        if soft != merged.record.soft:
+            merged = structs.replace(merged, record=structs.replace(merged.record, soft=soft))
+    return merged
+
+
+def _merged(ours: Shared, theirs: Shared) -> Shared:
     mine = {module.name: module for module in ours.record.modules}
     there = {module.name: module for module in theirs.record.modules}
     if mine.keys() <= there.keys():
         return theirs
-    if not there.keys() <= mine.keys() and any(map(is_archive, (*mine.values(), *there.values()))):
-        return theirs
+    if not there.keys() <= mine.keys():
+        if is_closed(ours.record) or is_closed(theirs.record):
+            return theirs
+        if ours.record.model_type == COMMAND and len(mine | there) > MOST_OF_A_COMMAND:
+            return theirs
     # What is there goes first, so that its parts stay as they are; a record of the store grows at its end, too.
     modules = tuple({**there, **{name: one for name, one in mine.items() if name not in there}}.values())
     # The larger record's figures stand for the whole.

@@ -94,12 +94,13 @@ class Drafts:
             additions += self.additions.writes(one.to_sign, final, one.there, one.gone, replaces=replaces)
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
-        lacking = tuple(self._parts(rows, [offer.shared for offer in self._same], revision))
+        left = [*(offer.shared for offer in self._same), *self._held]
+        lacking = tuple(self._parts(rows, left, revision))
         own = [one for one in merged if one.shared.record.key not in self._left]
         harmed = {write.path for write in lacking}
-        for offer in self._same:
-            if not harmed.isdisjoint(offer.shared.parts_by_path):
-                self._damaged[offer.shared.record.key] = "parts of it are gone, or overwritten by others"
+        for shared in left:
+            if not harmed.isdisjoint(shared.parts_by_path):
+                self._damaged[shared.record.key] = "parts of it are gone, or overwritten by others"
         signatures, signed = self._signatures(own, revision)
         return Draft(
             tuple(uploads.values()),
@@ -132,17 +133,17 @@ class Drafts:
             self._packs[names] = [one for group in groups for one in packs.packed(shared.record.key, group, least)]
         return [pack for pack in self._packs[names] if (pack.path, pack.sha256) not in self._compared.taken]
 
-    def _parts(self, written: Sequence[Shared], same: Sequence[Shared], revision: str) -> Iterator[Write]:
-        """The parts of records that are not there, or damaged.
+    def _parts(self, written: Sequence[Shared], left: Sequence[Shared], revision: str) -> Iterator[Write]:
+        """The parts of records that are not there, or damaged, as far as this machine has them.
 
-        Where each is a request, those that a record grows by are taken for new, and what it had for there, once.
+        Where each is a request, those that a record grows by are taken for new, and what it had for there, once; and so
+        are the parts of a record there that has all that is offered: unless what lies there is read.
         """
-        wanted = {path: raw for shared in (*written, *same) for path, raw in shared.parts_by_path.items()}
-        asked = {
-            path
-            for shared in (same if self._compared.is_far and self._compared.drafts == 1 else [*written, *same])
-            for path in shared.parts_by_path
-        }
+        wanted = {path: raw for shared in (*written, *left) for path, raw in shared.parts_by_path.items()}
+        looked = [*written, *left]
+        if self._compared.is_far and not self._compared.reads:
+            looked = [offer.shared for offer in self._same] + (list(written) if self._compared.drafts > 1 else [])
+        asked = {path for shared in looked for path in shared.parts_by_path}
         wanted = {path: raw for path, raw in wanted.items() if path in asked or path not in self._named}
         there = self._compared.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():

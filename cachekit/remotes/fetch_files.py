@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, wait
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import text
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.files import create, is_digest
 from cachekit.remotes.budget import lanes
+from cachekit.remotes.layout import blob_path
 from cachekit.remotes.port import Entry, Storage
-from cachekit.remotes.ranges import RANGE, in_order
+from cachekit.remotes.ranges import RANGE, Chunks, in_order
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
 
@@ -151,12 +152,14 @@ class Fetch:
 
     def _one(self, file: WantedFile) -> Fetched:
         with receiving(self._store.layout, file.name, self._workspace) as part:
-            self._count(part.size)
             found = self._fetched(part, file)
             if found is None:  # on its way, or by what an earlier run left
-                self._count(-part.size)
                 part.restart()
                 found = self._fetched(part, file, again=True)
+            if found is None and is_digest(file.name) and not self._storage.compares:
+                # Where nothing compares, another build may have been sent to its path; below its digest lies this one.
+                part.restart()
+                found = self._fetched(part, structs.replace(file, path=blob_path(file.name)))
             if found is None:
                 part.restart()
                 self._spoiled.add(file.path)
@@ -169,36 +172,58 @@ class Fetch:
 
     def _fetched(self, part: Partial, file: WantedFile, *, again: bool = False) -> Fetched | None:
         """Fetch the rest of a file; None where size or digest are wrong."""
+        came, found = [part.size], None
+        self._arrived(part.size)
         try:
-            for data in self._rest(part.size, file, again=again):
+            for data in self._rest(part.size, file, came, again=again):
                 if self._stop.is_set():
                     raise InterruptedRunError("stopped")
                 if part.size + len(data) > file.size:
-                    return None
+                    break
                 part.write(data)
-                self._count(len(data))
+                self._look()
+            else:
+                if part.size == file.size:
+                    sha256, pieces = part.finish()
+                    found = Fetched(part.path, file.size, sha256, pieces) if file.fits(sha256) else None
         except FileNotFoundError:
-            return None
-        if part.size < file.size:
-            return None  # it is shorter
-        sha256, pieces = part.finish()
-        return Fetched(part.path, file.size, sha256, pieces) if file.fits(sha256) else None
+            pass
+        if found is None:
+            self._arrived(-sum(came))
+        return found
 
-    def _rest(self, start: int, file: WantedFile, *, again: bool) -> Iterable[bytes]:
+    def _rest(self, start: int, file: WantedFile, came: list[int], *, again: bool) -> Iterable[bytes]:
         if start == file.size:  # a server answers a range of nothing with an error
             return ()
-        if again:
-            return self._storage.otherwise(file.path, self._revision, file.size)
-        return in_order(partial(self._storage.chunks, file.path, self._revision), start, file.size, self._lines)
 
-    def _count(self, size: int) -> None:
+        def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
+            for piece in pieces:
+                came.append(len(piece))
+                self._arrived(len(piece))
+                yield piece
+
+        if again:
+            return counted(self._storage.otherwise(file.path, self._revision, file.size))
+        chunks: Chunks = partial(self._storage.chunks, file.path, self._revision)
+        return in_order(lambda at, end: counted(chunks(at, end)), start, file.size, self._lines)
+
+    def _arrived(self, size: int) -> None:
+        """Count what came over the line, also in ranges that come before it is their turn; or what came in vain."""
         with self._lock:
             self._done += size
+            if size < 0:
+                self._window = (time.monotonic(), self._done)
+
+    def _look(self) -> None:
+        """See whether the rest would come in time.
+
+        Raises:
+            RemoteError: It would take longer than compiling.
+        """
+        with self._lock:
             since, then = self._window
             now = time.monotonic()
-            if size < 0:
-                self._window = (now, self._done)
-            if self._worth is None or now - since < LOOK_SECONDS or size < 0:
+            if self._worth is None or now - since < LOOK_SECONDS:
                 return
             self._window = (now, self._done)
             came = max(1, self._done - then)

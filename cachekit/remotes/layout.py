@@ -8,7 +8,7 @@ cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that r
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/index/<sha256>.json                             its older rows, where the file would be a long one
 cachekit/v1/index/new/<compiler dir>/<model type>/<key>/….json  what pushes wrote of late; see `additions`
-cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
+cachekit/v1/blobs/ab/<sha256>                               a file whose own place is, or may be, taken by other bytes
 cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
@@ -35,6 +35,7 @@ PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
 BESIDE = f"{ROOT}/index"
 NEW = f"{BESIDE}/new"
+TINY = 4096  # bytes of a file that travels inside of its record
 
 
 def record_path(place: Place) -> str:

@@ -15,7 +15,7 @@ from cachekit.remotes import document, index, layout
 from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
-from cachekit.store.record import Module, Record, is_archive
+from cachekit.store.record import Module, is_closed
 from cachekit.text import DAY
 
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
@@ -87,11 +87,6 @@ def mark(module: str) -> str:
 def marks(modules: Iterable[Module]) -> frozenset[str]:
     """The marks of some modules."""
     return frozenset(mark(module.name) for module in modules)
-
-
-def is_closed(record: Record) -> bool:
-    """Whether nothing can be added to a record."""
-    return any(map(is_archive, record.modules))
 
 
 def unneeded(

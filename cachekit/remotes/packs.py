@@ -27,7 +27,7 @@ from cachekit.store.record import File, Record
 SMALL = 64 << 10  # bytes of a file that goes into a pack
 FEW = 16  # files that are not worth one
 SIZE = 16 << 20  # bytes of the files of one
-GROUP = 64 << 10  # bytes of small files that are worth one, and that a push of a few may send once more
+GROUP = 48 << 10  # bytes of small files that are worth one, and that a push of a few may send once more
 _MOST = 1000  # packs of a record: a page of a listing
 _COUNT, _MEMBER = struct.Struct(">I"), struct.Struct(">32sI")
 

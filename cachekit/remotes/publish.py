@@ -285,14 +285,14 @@ def _add_rows(
     """
     began, written = clock.now(), list[Write]()
     more, lost, same = Derived(), list[str](), 0
-    taken, raced = Derived(), False
+    taken = Derived()
     seen = index.last_seen(storage)
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
             try:
                 with calls.ending(RENEWAL if renews else seconds):
                     before, seen = seen, None  # where others wrote since, it is read
-                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted, raced=raced)
+                    more = derived(storage, todo, "", mark, renews=renews, seen=before, unlisted=unlisted, written=True)
                     if before and not (more.writes or more.due):  # then it must be what lies there
                         continue
                     if more.writes:
@@ -302,7 +302,7 @@ def _add_rows(
                     break
                 renews = True
             except (ConflictError, BusyError, UncertainError) as error:
-                raced, tokens = True, [write.token for write in more.writes]
+                tokens = [write.token for write in more.writes]
                 same, lost = same + 1 if tokens == lost and isinstance(error, ConflictError) else 0, tokens
                 pause = _race(seconds).pause(error, attempt, clock.now() - began)
                 if pause is None or same >= TRIES:  # then nobody was faster: what is read is not what lies there

@@ -17,7 +17,7 @@ from cachekit.events import Journal, bypass
 from cachekit.files import read
 from cachekit.remotes import layout
 from cachekit.remotes.budget import CLOCK
-from cachekit.remotes.document import INLINE, TINY, Shared
+from cachekit.remotes.document import INLINE, Shared
 from cachekit.remotes.draft import LATER
 from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
@@ -143,7 +143,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
     files = {file.sha256: file for file in record.files}
     tiny, room = {}, INLINE  # the smallest first: the others are fetched as large ones are
     for file in sorted(files.values(), key=lambda file: (file.size, file.sha256)):
-        if file.size <= min(TINY, room):
+        if file.size <= min(layout.TINY, room):
             tiny[file.sha256] = read(store.layout.blob(file.sha256))
             room -= file.size
     sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
@@ -201,7 +201,7 @@ def _push(
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
         trouble = lease.trouble if lease is not None and lease.remote is remote.storage else None
-        told = trouble is not None and trouble.said == reason.said
+        told = reason.said in {remote.told, trouble.said if trouble is not None else ""}
         _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
         if isinstance(reason, RemoteError) and not dry_run:
             kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -16,7 +17,8 @@ from cachekit.errors import InterruptedRunError
 from cachekit.remotes.budget import lanes
 
 RANGE = 4 << 20  # bytes: what a request waits for is little beside it, and so is what a killed pull has in memory
-HANDED = 512 << 10  # bytes that are handed from one thread to another at once
+HANDED = 512 << 10  # bytes that are handed from one thread to another at once, or what came in so many seconds
+HANDED_AFTER = 1.0
 # Gives the bytes from one place of a file to another, or to its end, in order.
 Chunks = Callable[[int, "int | None"], Iterator[bytes]]
 
@@ -75,12 +77,13 @@ def in_order(chunks: Chunks, start: int, end: int, count: int) -> Iterator[bytes
         size = 0
         try:
             window.enter(number, stop)
+            since = time.monotonic()
             for piece in chunks(*places[number]):
                 pieces.append(piece)
                 size += len(piece)
-                if size >= HANDED:
+                if size >= HANDED or time.monotonic() - since >= HANDED_AFTER:
                     came[number].put(pieces)
-                    pieces, size = [], 0
+                    pieces, size, since = [], 0, time.monotonic()
                 if stop.is_set():
                     return
         finally:

@@ -126,6 +126,7 @@ class Remote:
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
         self.vain: Counter[str] = Counter()
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
+        self.told = ""  # why it is not used, once this run has said so
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
 
@@ -425,6 +426,20 @@ class Remote:
         revision = self.revision()
         with self.call() as storage:
             return set(storage.stat(paths, revision))
+
+    def serves(self, files: Mapping[str, str]) -> set[str]:
+        """The paths of those files, of which the digests are said, that can be fetched: see `Fetch`.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+        there = self.exist(sorted(files))
+        spare = {path: layout.blob_path(sha256) for path, sha256 in files.items() if path not in there}
+        with self.call() as storage:
+            if storage.compares or not spare:
+                return there
+        lying = self.exist(sorted(set(spare.values())))
+        return there | {path for path, blob in spare.items() if blob in lying}
 
     def settled(self, keys: Sequence[str]) -> None:
         """Note that a push put these keys there: they are neither absent nor pending."""

@@ -284,6 +284,7 @@ class Remotes:
         if remote.name in self._told:
             return
         self._told.add(remote.name)
+        remote.told = error.said
         self._journal.emit(
             "remote.failed",
             remote=remote.name,

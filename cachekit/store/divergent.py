@@ -14,7 +14,7 @@ from cachekit import files
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json
 from cachekit.store.layout import Layout
-from cachekit.store.record import Module, Record
+from cachekit.store.record import Module, Record, is_archive, is_closed
 
 MOST = 20  # notes that are kept of a key, the youngest
 
@@ -76,7 +76,8 @@ class DivergentBuilds(Struct, frozen=True):
 def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
     """Where two records of one key have other bytes for the same thing.
 
-    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    Archives have no name but their digest: they are two builds where neither record has all that the other has. Those
+    of a command may be of different graphs.
     """
     mine = {module.name: module for module in ours.modules}
     there = {module.name: module for module in theirs.modules}
@@ -86,8 +87,10 @@ def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
         if mine[name].files != there[name].files and _differing(mine[name], there[name])
     ]
     alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
-    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
-    if all(archives):
+    archives = [
+        [name for name in names if is_archive(one[name])] for one, names in zip((mine, there), alone, strict=True)
+    ]
+    if all(archives) and is_closed(ours):
         first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
         folder = first.name.rpartition("/")[0]
         found.append(Divergent(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
@@ -105,10 +108,6 @@ def digest_of(module: Module) -> str:
 def _differing(one: Module, other: Module) -> tuple[str, ...]:
     ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
     return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
-
-
-def _named_by_digest(name: str) -> bool:
-    return name.endswith(".tar")
 
 
 def tell(layout: Layout, journal: Journal, ours: Record, theirs: Record, where: str) -> bool:

@@ -145,6 +145,7 @@ def store_error(home: Path, error: OSError) -> StoreError:
 
 
 _LOCK = re.compile(r"(.+-\d+-[0-9a-f]{12})\.lock")
+_CACHE_DIR = re.compile(r"[0-9a-f]{16}-(\d+)-[0-9a-f]{12}")
 
 
 class Scratch:
@@ -191,10 +192,32 @@ def _remove(name: str, base: int) -> bool:
 
 
 def sweep(base: Path, inside: Inside | None = None) -> list[Path]:
-    """Remove the folders whose owner is gone; returns which. For the arguments see `Scratch`."""
+    """Remove the folders whose owner is gone, also those made again; returns which. For the arguments see `Scratch`."""
     with suppress(OSError), (inside or Inside(base)).folder(base) as handle:
-        return [base / name for name in _swept(handle)]
+        again = [name for name in made_again(handle) if remove_tree(name, handle)]
+        return [base / name for name in (*_swept(handle), *again)]
     return []
+
+
+def made_again(base: int) -> list[str]:
+    """The names of the compiler cache dirs in an open folder that a child made again which outlived the owner.
+
+    They have no lock: the owner's is there before its folder, and until that is gone. Only the names of compiler cache
+    dirs count, as the folder may be one of the user's, with other things in it.
+    """
+    owners = {name: found[1] for name in os.listdir(base) if (found := _CACHE_DIR.fullmatch(name))}
+    locks = set(os.listdir(base))  # listed after the folders: of a new one the lock is there
+    return [name for name, pid in owners.items() if f"{name}.lock" not in locks and not _lives(int(pid))]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def folder_of(lock: str) -> str:

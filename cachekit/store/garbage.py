@@ -16,7 +16,7 @@ from msgspec import Struct
 from cachekit.files import hold
 from cachekit.inside import Inside
 from cachekit.store import pins, staying
-from cachekit.store.durable import folder_of
+from cachekit.store.durable import folder_of, made_again
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
 from cachekit.store.rwlock import used_now
@@ -103,12 +103,14 @@ def record_of(layout: Layout, path: Path) -> Path:
 
 
 def _ownerless(base: Path, inside: Inside) -> list[Garbage]:
-    found = []
+    found, why = [], "folders of processes that are gone"
     for lock in _files(inside, base):
         if folder_of(lock.name) and is_free(lock):
             folder = lock.with_suffix("")
-            size = size_of(folder) + size_of(lock)
-            found.append(Garbage(folder, size, "folders of processes that are gone", lock, True))
+            found.append(Garbage(folder, size_of(folder) + size_of(lock), why, lock, True))
+    with suppress(OSError), inside.folder(base) as handle:
+        again = [base / name for name in made_again(handle)]
+        found += [Garbage(folder, size_of(folder), why, scratch=True) for folder in again]
     return found
 
 

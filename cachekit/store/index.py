@@ -96,19 +96,20 @@ class Index:
     def listed(self) -> list[Listed]:
         """The records that can be used, the youngest first."""
         query = (
-            "SELECT key, recipe, compiler, directory, model_type, graphs, modules, bytes, compile_seconds, "
-            "cold_seconds, created, user || '@' || host "
-            "FROM record JOIN folder ON folder.id = record.folder WHERE usable"
+            "SELECT key, recipe, compiler, folder, graphs, modules, bytes, compile_seconds, cold_seconds, created, "
+            "user || '@' || host FROM record WHERE usable"
         )  # in the order in which they lie in the file: folder by folder it would be read again for each
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
 
         def listed(database: sqlite3.Connection) -> list[Listed]:
+            named = database.execute("SELECT id, directory, model_type FROM folder")
+            folders = {number: (directory, model_type) for number, directory, model_type in named}
             return [
                 Listed(
-                    key, same(recipe, recipe), same(compiler, compiler), same(directory, directory),
-                    same(model_type, model_type), graphs, modules, size, seconds, cold, created, same(by, by),
+                    key, same(recipe, recipe), same(compiler, compiler), *folders[folder],
+                    graphs, modules, size, seconds, cold, created, same(by, by),
                 )
-                for key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, cold, created, by
+                for key, recipe, compiler, folder, graphs, modules, size, seconds, cold, created, by
                 in database.execute(query)
             ]  # fmt: skip
 

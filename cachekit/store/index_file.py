@@ -23,6 +23,7 @@ from cachekit.errors import StoreError
 from cachekit.private import FILE
 from cachekit.store.layout import Layout, temporary_folder
 from cachekit.store.record import SCHEMA
+from cachekit.store.rwlock import has_locks
 
 if TYPE_CHECKING:
     import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
@@ -177,6 +178,8 @@ class IndexFile:
             try:
                 if self._place is None:
                     raise sqlite3.OperationalError("no private folder")
+                if not has_locks(self._place.parent):  # SQLite would wait, as for another process that has one
+                    raise sqlite3.OperationalError("no locks")
                 with self._thread.opened(self._place) as database:
                     if not any_file and self._mark not in {0, _mark(database)}:
                         raise LostIndexError
@@ -291,9 +294,10 @@ def _copied(path: Path) -> sqlite3.Connection | None:
     import sqlite3
 
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    how = "mode=ro" if has_locks(path.parent) else "mode=ro&nolock=1"
     with suppress(sqlite3.Error):
         _check_files(path)
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
+        with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as source:
             if _version(source) == VERSION:  # an error where a writer takes too long: the backup would wait without end
                 source.backup(memory)
                 return memory

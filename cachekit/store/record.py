@@ -20,8 +20,7 @@ from cachekit import redact
 from cachekit.decode import from_builtins
 from cachekit.errors import SecretError
 from cachekit.files import DIGEST
-from cachekit.key.canonical import SCHEMA as KEY_SCHEMA
-from cachekit.key.canonical import canonical_json, key_of
+from cachekit.key.canonical import canonical_json, is_older, key_of
 from cachekit.store.layout import Placed
 from cachekit.text import cut
 from cachekit.values import by_value
@@ -248,6 +247,14 @@ IMPORTED = "imported"
 COMMAND = "command"
 
 
+def is_closed(record: Record) -> bool:
+    """Whether no archive of another record of the key can be added to a record's: they are of the same graphs.
+
+    What a command compiles depends on what it reads, which is in no key: two runs of it may have different graphs.
+    """
+    return record.model_type != COMMAND and any(map(is_archive, record.modules))
+
+
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record, as JSON values."""
     return {"record": msgspec.to_builtins(record), "sha256": record.digest}
@@ -384,7 +391,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     ):
         raise DamagedRecordError("two modules, or two files of a module, have the same name")
     if key_of(record.hard) != record.key:
-        if any(key_of(record.hard, older) == record.key for older in range(1, KEY_SCHEMA)):
-            return None  # no recipe has that key any more
+        if is_older(record.key, record.hard):
+            return None
         raise DamagedRecordError("its ingredients do not hash to its key")
     return record

@@ -172,6 +172,20 @@ def _remover(*folders: Path) -> str:
     return "another process" if number is None else described(number)
 
 
+def has_locks(folder: Path) -> bool:
+    """Whether files of a folder can be locked; of a folder that cannot be opened, another call says what is wrong."""
+    if (handle := _opened(folder)) is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:  # another process may have one
+        return error.errno not in _NO_LOCKS
+    else:
+        return True
+    finally:
+        os.close(handle)
+
+
 def _lock(
     handle: int,
     kind: int,

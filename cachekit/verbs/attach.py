@@ -226,9 +226,14 @@ class Attachment:
     def keep(self, *, finished: bool) -> Attached:
         """Keep what compiled so far; never raises: what could not be kept stands in the report.
 
+        With `recache`, nothing is kept before the work has come to its end, or the process to its own.
+
         Args:
             finished: The work has come to its end, so that the record is a whole one.
         """
+        return self.report if self._replaces and not finished else self._keep(finished=finished, ended=finished)
+
+    def _keep(self, *, finished: bool, ended: bool) -> Attached:
         finishes = finished and not self._finished
         self._finished = self._finished or finished
         cache_dir = self._cache_dir
@@ -243,22 +248,30 @@ class Attachment:
         fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
         session, replaces = self._session, self._replaces and not self._kept
         keeping = Keeping(
-            session.store, self._prepared, self._record, cache_dir, self._seed, replaces=replaces,
+            session.store, self._prepared, self._record, cache_dir, self._seed, replaces=replaces, ended=ended,
             marks=command_marks(seen, finished=self._finished),
         )  # fmt: skip
-        self._record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)
+        record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)
         if not self._problem:
+            self._record = record
             self._seconds_kept = seen.compile_seconds
             self._cache_dir = structs.replace(cache_dir, before=cache_dir.before | new)
-            self._kept = self._kept or self._record is not None
+            self._kept = self._kept or record is not None
         self._overhead += time.monotonic() - mark
         return self.report
 
     def close(self) -> Attached:
         """Keep what is new, and give the environment back. Graphs that compile later are not kept; harmless twice."""
+        return self._close(ended=True)
+
+    def leave(self) -> None:
+        """Close as the process ends: of an error that ended it, Python says that it told of it."""
+        self._close(ended=getattr(sys, "last_value", None) is None)
+
+    def _close(self, *, ended: bool) -> Attached:
         if self._closed or os.getpid() != self._pid:
             return self.report
-        done = self.keep(finished=self._finished)
+        done = self._keep(finished=self._finished, ended=ended)
         self._closed = True
         if self._state != "attended":
             self._session.journal.emit("command.done", **done.as_dict())
@@ -270,7 +283,7 @@ class Attachment:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.keep(finished=kind is None)
-        self.close()
+        self._close(ended=kind is None)
 
 
 def this_command(name: str = "") -> CommandLine:

@@ -349,9 +349,10 @@ def _answer(remote: Remote, places: Sequence[Place], may_be_told: Sequence[Place
         outcomes: Mapping[str, Outcome] = remote.find_all(read, anew=True) if read else {}
     except (RemoteError, AuthError) as error:
         return _Asked(remote, dict.fromkeys((place.key for place in places), error))
-    paths = {path for one in outcomes.values() if isinstance(one, Found) for path in _paths(one)}
+    found = [one for one in outcomes.values() if isinstance(one, Found)]
+    files = {path: sha256 for one in found for path, sha256 in _paths(one).items()}
     try:
-        return _Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else (), told=told)
+        return _Asked(remote, outcomes, remote.serves(files) if files else (), told=told)
     except (RemoteError, AuthError) as error:
         return _Asked(remote, outcomes, problem=error, told=told)
 

@@ -57,6 +57,7 @@ def named(variant: Variant, machine: Elsewhere) -> Named:
 
     Raises:
         UnknownNameError: It is neither.
+        UsageError: Changes of a recipe are said with a key.
     """
     name = variant.name
     try:
@@ -64,7 +65,7 @@ def named(variant: Variant, machine: Elsewhere) -> Named:
             zoo.recipe_path(name)
     except UnknownNameError as error:
         if is_key(name):
-            return Named(name.lower())
+            return Named(unchanged(variant))
         if HEXADECIMAL.issuperset(name.lower()):
             raise UnknownNameError(
                 error.message,
@@ -80,6 +81,20 @@ def named(variant: Variant, machine: Elsewhere) -> Named:
 def is_key(name: str) -> bool:
     """Whether a name can be the beginning of a key."""
     return len(name) >= FEWEST_DIGITS and HEXADECIMAL.issuperset(name.lower())
+
+
+def unchanged(variant: Variant) -> str:
+    """The beginning of the key that somebody named.
+
+    Raises:
+        UsageError: Changes are said with it, as of a recipe.
+    """
+    if variant.overrides or variant.tiny:
+        raise UsageError(
+            f"{variant.name} is a key, and --set and --tiny change a recipe",
+            hint="leave them out, or name the recipe",
+        )
+    return variant.name.lower()
 
 
 def means_key(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers import registry
-from cachekit.compilers.keep import FINISHED
+from cachekit.compilers.keep import FINISHED, joined
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, MissError
 from cachekit.remotes.fetch import Pulled, fetch
@@ -110,8 +110,11 @@ def pull_key(session: Session, beginning: str, *, dry_run: bool = False) -> Outc
     here = session.store.lookup(place) if place else None
     whole = here is not None and here.soft.get(FINISHED, True)  # a command that failed may lack graphs
     found = session.remotes.find(place, anew=True) if place and not whole else None
-    if here is not None and found is None:
-        return Outcome(here.recipe, "present", here.key, present=here.size)
+    if here is not None and (found is None or not found.shared.record.soft.get(FINISHED, True)):
+        if not whole:
+            session.remotes.raise_failure(here.key)
+        unasked = None if whole else session.remotes.unasked(here.recipe)
+        return Outcome(here.recipe, "present", here.key, present=here.size, error=unasked)
     if found is None:
         key = place.key if place else ""
         session.remotes.raise_failure(key)
@@ -121,6 +124,7 @@ def pull_key(session: Session, beginning: str, *, dry_run: bool = False) -> Outc
         lacking = sum(file.size for file in session.store.lacking(record.files))
         return Outcome(record.recipe, "would-fetch", record.key, origin, bytes=lacking, present=record.size - lacking)
     done = fetch(session.store, session.remotes, found, registry.judge(record.directory))
+    joined(session.store, done.record, here)
     return fetched(record.recipe, record.key, done)
 
 

@@ -144,7 +144,8 @@ def _cache_of(name: str) -> ForeignCache:
     examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
     if cache is None and adapter.prefix:
         raise UsageError(
-            f"modules of {name} are in records only", hint="cachekit pull RECIPE|KEY fetches a record with its modules"
+            f"modules of {name} are in records only",
+            hint="`cachekit pull`, with a recipe or a key, fetches a record with its modules",
         )
     what = "module of a compiler's cache"
     if "/" not in name:

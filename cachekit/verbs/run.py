@@ -14,9 +14,9 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, spared
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, joined, spared
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.errors import CachekitError, IntegrityError, MissError, StoreError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.recipe.price import Price
@@ -137,7 +137,9 @@ def run(
         built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache, marks=marks)
+        keeping = Keeping(
+            session.store, prepared, record, cache_dir, seed, replaces=recache, ended=code == 0, marks=marks
+        )
         kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
@@ -220,18 +222,18 @@ def looked_up(prepared: Prepared, store: Store, remotes: Remotes) -> Plan:
 
 
 def ready(plan: Plan) -> bool:
-    """The key's record is there, helps, and a command that came to its end has made it."""
+    """The key's record is there, served of late, and a command that came to its end has made it."""
     return plan.record is not None and bool(plan.record.soft.get(FINISHED, True)) and not is_inert(plan.record)
 
 
 def foreseen(plan: Plan, price: Price | None = None) -> Planned:
-    """What a command will find: with a record that a failed run has made, it may compile more."""
+    """What a command will find: with a record that a failed run has made, or that did not serve, it may compile."""
     answer = planned(plan, price)
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
     if is_inert(plan.record):
-        flaw = "its graphs compile in each run, although they were kept: the notes of the last run say why"
+        flaw = "its last runs found none of the graphs that were kept: their notes say why"
     return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 
@@ -273,11 +275,19 @@ def entered(
         MissError: The record could not be fetched, under `require_warm`.
     """
     prepared = plan.prepared
-    record = None if recache else fetch_planned(session, plan)
+    here = session.store.lookup(prepared.place) if plan.found and not recache else None
+    try:
+        record = None if recache else fetch_planned(session, plan)
+        if record is not None and plan.found is not None:
+            record = joined(session.store, record, here)
+    except StoreError as error:  # a full disk, for one, keeps no command from running
+        if require_warm:
+            raise
+        bypass(session.journal, "store-not-writable", str(error))
+        record = None
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
-    if record is None and plan.found is not None and not recache:  # then what a run that failed has left, if any
-        record = session.store.lookup(prepared.place)
+    record = record or here  # what a run that failed has left, if any
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:

@@ -172,7 +172,7 @@ class Session(Struct, frozen=True):
         if kept is None or problem or (kept == keeping.record and fetched):
             return kept, problem
         try:
-            (self.push_last if last else self.push)(kept, replaces=keeping.replaces)
+            (self.push_last if last else self.push)(kept, replaces=keeping.replaces and keeping.ended)
         except CachekitError as error:
             self.journal.emit("train.not-kept", reason=str(error))
             bypass(self.journal, "not-kept", str(error))

@@ -16,7 +16,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.disk import named
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.files import opened
-from cachekit.key.canonical import difference, key_of
+from cachekit.key.canonical import canonical_json, difference, is_older, key_of
 from cachekit.key.words import Told, told
 from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
@@ -249,14 +249,40 @@ def of_file(path: Path) -> Side:
     if not isinstance(made, dict) or not isinstance(hard := made.get("hard"), dict) or not isinstance(body, dict):
         raise _strange(path, "it names no ingredients")
     soft = made.get("soft")
+    soft = soft if isinstance(soft, Mapping) else {}
     try:
         key = key_of(hard)
-    except ValueError as error:
+        canonical_json([[[[[hard, soft]]]]])  # in the answer both are a part of something, too: nested deeper
+    except (ValueError, RecursionError) as error:
         raise _strange(path, str(error)) from error
-    if body.get("key") not in {None, key}:
+    if (said := body.get("key")) not in (None, key):
+        if is_older(said, hard):
+            raise UsageError(
+                f"the key of {path} is one of an older cachekit",
+                cause="it gave other keys to the same ingredients: no recipe has this one any more",
+                hint="compare a record that this cachekit made",
+            )
         raise _strange(path, "its ingredients do not hash to its key")
-    soft = soft if isinstance(soft, Mapping) else {}
     return Side(str(path), "file", key, compiler=str(body.get("compiler", "")), hard=hard, soft=soft)
+
+
+def refuse_alone(name: str) -> None:
+    """Refuse a file with a record or a plan where a recipe is expected; a recipe may be JSON, too.
+
+    Raises:
+        UsageError: The name means such a file.
+    """
+    path = file_of_one(name)
+    if path is None:
+        return
+    try:
+        of_file(path)
+    except UsageError:
+        return
+    raise UsageError(
+        f"{path} is a record or a plan, and no recipe",
+        hint=f"name what to compare it with: cachekit why {path} RECIPE",
+    )
 
 
 def _strange(path: Path, cause: str) -> UsageError:

@@ -64,7 +64,7 @@ BAD_INPUT = {
     ),
     "modules by name, of a compiler that names none": (
         "pull --all-of inductor-2.13.0 --cache local:rw,./data:r", 2, "usage",
-        "modules of inductor-2.13.0 are in records", "", "cachekit pull RECIPE",
+        "modules of inductor-2.13.0 are in records", "", "with a recipe or a key, fetches a record",
     ),
     "no such label column": (
         "plan tiny.yaml --set data.labels=null --set data.label_column=lable", 2, "bad-data",

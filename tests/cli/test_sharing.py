@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec import structs
 
 from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
 from tests.support.cli_session import RECIPE, golden, publish, publish_record, small_record, the_error
@@ -222,7 +223,12 @@ def test_a_record_without_a_recipe_is_pulled_by_its_key(command, home, tmp_path)
     (pulled,) = command("pull", key, *second, "--format", "json").json["pulled"]
     assert (pulled["name"], pulled["state"], pulled["key"]) == ("train.py", "fetched", record.key)
     assert command("store", "show", key, "--home", str(tmp_path / "second")).out
+    assert "is a key, and --set and --tiny change a recipe" in command("pull", key, *second, "--tiny", code=2).err
     assert "no remote has beef0123" in the_error(command("pull", "beef0123", *second, code=3))[1]
+    third = tmp_path / "third"
+    publish_record(third, structs.replace(record, soft={"command.finished": False}))
+    gone = ("--cache", f"local:rw,{tmp_path / 'gone'}:r", "--home", str(third))
+    assert "gone" in the_error(command("pull", key, *gone, code=7))[1]  # it may have a whole one
 
 
 @pytest.mark.feature("R5")

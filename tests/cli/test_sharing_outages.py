@@ -95,6 +95,12 @@ def test_a_failure_is_told_once(member, hub):
         assert answer.err.count("it asks to wait an hour or more") == 1
 
 
+def test_a_repo_that_is_not_there_is_told_once(member):
+    told = member("warm", "tiny.yaml", "--cache", "local:rw,hf://team/nowhere:rw").err
+    assert told.count("404 Repository not found") == 1
+    assert told.splitlines()[-1] == "warning: not pushed, and kept here: see above; later: cachekit push --pending"
+
+
 @pytest.mark.feature("R4")
 @pytest.mark.parametrize(
     ("fault", "line"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
@@ -134,12 +135,37 @@ def test_how_a_command_is_read():
         ("env A=1 nice -n 19 python train.py x", "train.py", "", "x"),
         ("srun -N 2 --gres gpu:1 python train.py x", "train.py", "", "x"),
         ("bash -x go.sh x", "go.sh", "", "x"),
+        ("python -uW ignore train.py x", "train.py", "", "x"),
         ("train.py x", "train.py", "", "x"),
     ]:
         parsed = read(line.split())
         assert (parsed.script, parsed.module) == (script, module)
         assert list(parsed.arguments) == arguments.split()
         assert shown(parsed) == line.split()
+
+
+def test_options_of_python_in_one_word_are_read_as_python_reads_them():
+    for words, same in [
+        (("python", "-um", "parts", "x"), ("python", "-u", "-m", "parts", "x")),
+        (("python", "-mparts", "x"), ("python", "-m", "parts", "x")),
+        (("python", "-um", "torchrun", "train.py"), ("python", "-u", "-m", "torchrun", "train.py")),
+        (("python", "-Bc", "import a\nb.py", "x"), ("python", "-B", "-c", "import a\nb.py", "x")),
+        (("python", "-Icimport a", "x"), ("python", "-I", "-c", "import a", "x")),
+    ]:
+        assert structs.replace(read(words), words=same) == read(same)
+        assert read(words).words == words, "they run as they were given"
+        assert not read(words).code or read(words).code not in shown(read(words))
+
+
+def test_a_folder_is_run_by_its_main_module(place):
+    (place / "parts" / "__main__.py").write_text("import net, helper\n")
+    made = prepared("python", "parts")
+    names = {name for name in made.ingredients.hard if name.startswith("command.code.")}
+    assert names >= {"command.code.__main__.py", "command.code.import/net.py"}, "which lie in that folder"
+    assert "command.code.import/helper.py" not in names
+    assert made.recipe.name == "parts"
+    with pytest.raises(UsageError, match="is not a regular file"):
+        prepared("python", str(place))
 
 
 def test_code_on_the_command_line_is_a_digest(place):
@@ -155,7 +181,7 @@ def test_grouped_options_are_the_words_again(words):
 
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1) | st.lists(st.sampled_from(
-    ["python", "-m", "torchrun", "x.py", "-c", "--no_python", "bash", "accelerate", "-u", "torch.distributed.run", "-"]
+    ["python", "-m", "torchrun", "x.py", "-c", "--no_python", "bash", "accelerate", "-uc", "torch.distributed.run", "-"]
 ), min_size=1))  # fmt: skip
 def test_any_words_are_read(words):
     parsed = command_line.read(words)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from cachekit import redact
 from cachekit.key.canonical import hashed, is_hashed
-from cachekit.redact import Stream, forms
+from cachekit.redact import Stream, forms, names
 from cachekit.redact.names import is_secret, names_secret, secrets_of
 from cachekit.store.layout import Place
 from tests.support.planted_secrets import FORMS, PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
@@ -202,6 +202,29 @@ def test_a_password_that_a_command_takes_is_hidden():
             assert redact.printed(words.format(value)) == words.format(redact.HIDDEN)
             listed = redact.document(forms.without_taken(shlex.split(words.format(value)), redact.HIDDEN))
             assert not [word for word in listed if value in word], "as a command comes in words"
+
+
+def test_a_text_is_searched_only_for_the_commands_whose_words_are_in_it(monkeypatch):
+    """Or a table of 100,000 records takes seconds: `az` is in names, and `db2` in keys."""
+    searched = []
+
+    def search(command, option, text, hidden, between):
+        searched.append(command)
+        yield text
+
+    monkeypatch.setattr(forms, "_without_taken_by", search)
+    table = "\n".join(f"{number:04x}db2a7c01  bert-amazon-polarity  9 min" for number in range(500))
+    assert redact.printed(table) == table
+    assert not searched
+    redact.printed(f"{table}\nsshpass -p x ssh host")
+    assert searched == [r"\bsshpass\b"]
+
+
+def test_of_a_table_each_different_word_is_looked_at_once(monkeypatch):
+    row, looked = ["bert-amazon-polarity", "neuronxcc-2.26.1026.0+0000001a", "2026-01-07"], []
+    monkeypatch.setattr(names, "is_drawn", lambda word: looked.append(word) is not None)
+    redact.printed(f"{' '.join(row)}\n" * 500)
+    assert [looked.count(word) for word in row] == [1, 1, 1]
 
 
 def test_no_form_is_shorter_than_what_is_looked_at():

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from cachekit.errors import RemoteError, TooLargeError, UncertainError
+from cachekit.remotes.hub.bucket import BATCH
 
 
 class Fault(NamedTuple):
@@ -81,8 +82,9 @@ class Client:
         return SimpleNamespace(type="file", path=path, size=len(data), xet_hash=name, uploaded_at=at)
 
     def batch_bucket_files(self, name, add, delete):
-        todo = [(path, one if isinstance(one, bytes) else one.read_bytes()) for one, path in add]
+        todo = [(path, one if isinstance(one, bytes) else one.read_bytes()) for one, path in map(tuple, add)]
         todo += [(path, None) for path in delete]
+        assert len(todo) <= BATCH, "the client sends more in several requests, and goes on if one fails"
         self._push.turn(f"batch {' '.join(path for path, _ in todo)}")
         fault, self._push.fault = self._push.fault, None
         done = [one for one in todo if not fault or fault.refused is None or fault.refused not in one[0]]

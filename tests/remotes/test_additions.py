@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cachekit.errors import RemoteError, UncertainError
 from cachekit.remotes import additions, layout, listed_additions
+from cachekit.remotes.budget import CLOCK
 from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.port import ANY, Commit, Write
 from cachekit.remotes.push import push
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.feature("R3")
 def hub(tmp_path, monkeypatch):
     """A bucket of the Hub. A look counts for as long as a busy machine may take: others write after it, unseen."""
     monkeypatch.setattr(hub_bucket, "FRESH", 60.0)
+    monkeypatch.setattr(CLOCK, "sleep", lambda _: None)  # nobody is waited for: the others are quicker in any case
     with bucket_hub(tmp_path / "hub") as hub:
         yield hub
 
@@ -51,14 +53,22 @@ def pushes(tmp_path, name, storage, *made, error=None, said=None, seconds=20, **
     return done
 
 
-def there(tmp_path, hub):
-    """The names of the modules that somebody else finds, each of which can be fetched."""
+def there(tmp_path, hub, *, own=True):
+    """The names of the modules that somebody else finds, each of which can be fetched, at its `own` place."""
     me = Watched(tmp_path / "me", shared=[(make_storage(hub), "r")])
     me.session.remotes.readable[0].refresh()
     record = me.session.remotes.find(make_record()[0].place).shared.record
     files = [path for path, _ in paths_of(record.modules)]
-    assert make_storage(hub).stat(files, "").keys() == {*files}
+    assert not own or make_storage(hub).stat(files, "").keys() == {*files}
     return sorted(int(one.name.partition("_")[2]) for one in record.modules)
+
+
+def remove(hub, part):
+    """Somebody removes the files with this in their paths, also where they lie below their digests."""
+    files = hub.buckets.known["team/cache"]["files"]
+    gone = {one["xet"] for path, one in files.items() if part in path}
+    for path in [path for path, one in files.items() if one["xet"] in gone]:
+        del files[path]
 
 
 def beside(hub):
@@ -163,11 +173,32 @@ def test_a_record_that_is_replaced_gets_nothing_back_of_what_it_had(tmp_path, hu
     assert there(tmp_path, hub) == [1, 2]
 
 
+def test_a_file_whose_place_another_build_took_is_found_below_its_digest(tmp_path, hub):
+    """Of two pushes of two keys that have one module, the slower one sends its build over that of the other."""
+    made = [module(1, contents) for contents in "ab"]
+    files = [structs.replace(record.modules[0].files[0], path="model.code") for record, _ in made]
+    modules = [
+        (structs.replace(record.modules[0], files=(file,)),) for (record, _), file in zip(made, files, strict=True)
+    ]
+    faster, slower = (structs.replace(make_record(key)[0], modules=modules[key - 1]) for key in (1, 2))
+    pushes(tmp_path, "ann", make_storage(hub), module(0))
+    slow = Slow(make_storage(hub), lambda: pushes(tmp_path, "bob", make_storage(hub), (faster, made[0][1])))
+    pushes(tmp_path, "carl", slow, (slower, made[1][1]))
+    for number in (2, 3):
+        me = Watched(tmp_path / f"me-{number}", shared=[(make_storage(hub), "r")])
+        me.pull(me.session.remotes.find(make_record()[0].place))
+        with me.store.reading(files[0]) as blob:
+            assert blob.path.read_bytes() == made[0][1][files[0].sha256]
+        pushes(tmp_path, "dora", make_storage(hub), module(number))
+    assert there(tmp_path, hub, own=False) == [0, 1, 2, 3]
+    gone = {f"standin-1.0/MODULE_{number}/gone.code": files[0].sha256 for number in (1, 2)}
+    assert me.session.remotes.readable[0].serves({**gone, "m/none.code": "0" * 64}) == gone.keys()
+
+
 def test_a_module_whose_file_somebody_removed_is_not_added_again(tmp_path, hub):
     pushes(tmp_path, "ann", make_storage(hub), module(0))
     pushes(tmp_path, "bob", make_storage(hub), module(1))
-    files = hub.buckets.known["team/cache"]["files"]
-    del files[next(path for path in files if "MODULE_0/" in path)]
+    remove(hub, "MODULE_0/")
     pushes(tmp_path, "carl", make_storage(hub), module(2))
     pushes(tmp_path, "dora", make_storage(hub), module(3))
     assert there(tmp_path, hub) == [1, 2, 3]
@@ -262,8 +293,7 @@ def test_additions_of_the_same_modules_of_which_one_is_gone_cost_a_few_rounds(tm
     for name in ("ann", "bob", "carl", "dora", "eve", "fay"):  # the first of these is the fastest
         storage = Slow(make_storage(hub), lambda n=name, s=storage: pushes(tmp_path, n, s, several(1, 5)))
     pushes(tmp_path, "gus", storage, several(1, 5))
-    files = hub.buckets.known["team/cache"]["files"]
-    del files[next(path for path in files if "MODULE_5/" in path)]
+    remove(hub, "MODULE_5/")
     done = pushes(tmp_path, "hal", make_storage(hub), module(9))
     assert there(tmp_path, hub) == [1, 9]
     assert done.tries <= 4
@@ -305,9 +335,7 @@ def test_a_recheck_that_drops_a_module_keeps_what_came_with_it(tmp_path, hub):
         pushes(tmp_path, "ann", make_storage(hub), (record, {k: raw for _, files in made for k, raw in files.items()}))
 
     pushes(tmp_path, "bob", Slow(make_storage(hub), faster, dies=True), module(2, "b"), error="the cable is cut")
-    files = hub.buckets.known["team/cache"]["files"]
-    for path in [path for path in files if "MODULE_2/" in path]:
-        del files[path]
+    remove(hub, "MODULE_2/")
     pushes(tmp_path, "carl", make_storage(hub), module(9), recheck=True)
     assert there(tmp_path, hub) == [1, 3, 4, 9]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import time
 from urllib.parse import urlsplit
 
+import huggingface_hub
 import pytest
+from msgspec import structs
 
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
-from cachekit.remotes.port import ABSENT, Commit, Limits, Write
+from cachekit.remotes.layout import blob_path
+from cachekit.remotes.port import ABSENT, ANY, Commit, Limits, Write
 from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 
@@ -80,6 +85,32 @@ def test_what_is_there_is_not_sent_again(hub, storage, tmp_path):
     assert storage.stat(["m/new"], "") == {}
 
 
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("size", [5000, 3 << 20])
+def test_the_bytes_of_a_file_that_lies_below_its_digest_too_are_sent_once(hub, storage, size):
+    ours = upload_of("m/model.neff", random.Random(size).randbytes(size))
+    storage.upload([ours], "", QUIET)
+    paths = [ours.path, blob_path(ours.sha256)]
+    assert {entry.size for entry in storage.stat(paths, "").values()} == {size}
+    assert all(storage.read(path, "", size).data == ours.source for path in paths)
+    assert sum(entry.received for entry in hub.log.entries()) < 1.1 * size + 3000
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("call", ["upload", "commit"])
+def test_other_bytes_below_a_digest_are_replaced(hub, call):
+    """Nobody else may want that place; at another one others may have put theirs."""
+    data = random.Random(1).randbytes(5000)
+    ours = upload_of(blob_path(hashlib.sha256(data).hexdigest()), data)
+    make_storage(hub).upload([structs.replace(ours, source=bytes(5000))], "", QUIET)
+    storage = make_storage(hub)
+    storage.upload([ours], "", QUIET) if call == "upload" else storage.commit(Commit("t", [ours]), "")
+    assert storage.read(ours.path, "", 5000).data == data
+    storage.upload([upload_of("m/a", b"a")], "", QUIET)
+    with pytest.raises(ConflictError):
+        make_storage(hub).upload([upload_of("m/a", b"b")], "", QUIET)
+
+
 def test_documents_go_in_one_batch_after_one_look(hub, storage):
     writes = [Write("README.md", b"card", ABSENT), Write(DOCUMENT, b"{}", ABSENT)]
     storage.commit(Commit("t", (), writes), "")
@@ -93,6 +124,29 @@ def test_documents_go_in_one_batch_after_one_look(hub, storage):
     write(storage, DOCUMENT, None, token)
     assert storage.read(DOCUMENT, "", 100) is None
     assert [entry.path for entry in storage.list("", "")] == ["README.md"]
+
+
+@pytest.mark.feature("R3")
+def test_more_than_the_client_sends_in_one_batch_goes_in_several_in_order(hub, monkeypatch):
+    """The client would go on after a batch that failed: then a record could lie there without its files."""
+    monkeypatch.setattr(huggingface_hub.hf_api, "_BUCKET_BATCH_ADD_CHUNK_SIZE", 10)
+    storage, old = make_storage(hub), [Write(f"{RECORDS}/old-{n}.json", b"{}", ABSENT) for n in range(9)]
+    storage.commit(Commit("t", (), old), "")
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(12)]
+    writes = [Write(f"{RECORDS}/{n:02}.json", b"{}", ABSENT) for n in range(15)]
+    gone = [Write(write.path, None, ANY) for write in old]
+    hub.log.clear()
+    storage.commit(Commit("t", files, [*writes, *gone]), "")
+    assert asked(hub).count("POST batch") == 3 + 3
+    assert [entry.path for entry in storage.list("", "")] == [
+        *sorted(w.path for w in writes),
+        *sorted(f.path for f in files),
+    ]
+    hub.fault("500", "POST */batch", nth=2, times=1)
+    writes = [Write(f"{RECORDS}/more-{n:02}.json", b"{}", ABSENT) for n in range(25)]
+    with pytest.raises(UncertainError):
+        storage.commit(Commit("t", (), writes), "")
+    assert len([*storage.list(RECORDS, "")]) == 15 + 10
 
 
 @pytest.mark.parametrize(

@@ -308,16 +308,27 @@ def test_a_push_that_was_killed_before_it_adds_the_rows_when_it_is_run_again(tmp
         assert there(memory).tells_of(Known.of(made))
 
 
-def test_a_slower_push_leaves_the_row_of_one_that_added_to_the_same_record(tmp_path, wanted, bucket):
+@pytest.mark.parametrize("when", ["before it reads the index", "before it writes the index"])
+def test_a_slower_push_leaves_the_row_of_one_that_added_to_the_same_record(tmp_path, wanted, bucket, when):
     record, files = made_from(wanted)
     (first,) = record.modules
     more = structs.replace(record, modules=(first, structs.replace(first, name="standin-1.0/MODULE_2")))
 
     class Late(Counted):
-        def commit(self, change, revision):
-            if any(write.path == layout.INDEX for write in change.writes) and "late" not in self.calls:
+        def faster(self):
+            if "late" not in self.calls:
                 self.calls.append("late")
                 fill_whole(tmp_path / "bob", bucket(), [(more, files)])
+
+        def read(self, path, revision, limit):
+            if path == layout.INDEX and "read" in when and "written" in self.calls:
+                self.faster()
+            return self._storage.read(path, revision, limit)
+
+        def commit(self, change, revision):
+            if any(write.path == layout.INDEX for write in change.writes):
+                self.faster()
+            self.calls.append("written")
             return self._storage.commit(change, revision)
 
     fill_whole(tmp_path / "ann", Late(bucket()), [(record, files)])

@@ -77,18 +77,22 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(tmp_path,
 def test_one_more_module_of_a_long_record_in_a_bucket_of_the_hub_costs_few_requests(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "MODULES", 16)
     monkeypatch.setattr(hub_bucket, "FRESH", 60.0)  # a busy machine takes its time between a look and its use
-    made, contents = long_record(81, size=5000)
+    made, contents = long_record(82, size=5000)
     with bucket_hub(tmp_path / "server") as hub:
-        pushed(
-            Watched(tmp_path / "ann", shared=[(make_storage(hub), "rw")]),
-            (structs.replace(made, modules=made.modules[:80]), contents),
-        )
-        hub.log.clear()
-        pushed(Watched(tmp_path / "ann", shared=[(make_storage(hub), "rw")]), (made, contents))
-        requests = [entry for entry in hub.requests if entry.kind != "xet" and "/xet-write-token" not in entry.path]
-        assert len(requests) <= 6, [entry.path for entry in requests]
-        bob = Watched(tmp_path / "bob", shared=[(make_storage(hub), "r")])
-        assert bob.session.remotes.find(made.place).shared.record == made
+
+        def grown(name, number):
+            one = Watched(tmp_path / name, shared=[(make_storage(hub), "rw")])
+            one.session.remotes.find(made.place)  # as before each compile
+            hub.log.clear()
+            pushed(one, (structs.replace(made, modules=made.modules[:number]), contents))
+            found = [entry for entry in hub.requests if entry.kind != "xet" and "/xet-write-token" not in entry.path]
+            return [entry.path for entry in found]
+
+        grown("ann", 80)
+        for name, number in (("ann", 81), ("bob", 82)):
+            assert len(requests := grown(name, number)) <= 6, requests
+        carl = Watched(tmp_path / "carl", shared=[(make_storage(hub), "r")])
+        assert carl.session.remotes.find(made.place).shared.record == made
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -167,6 +171,19 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     assert bob.session.remotes.find(made[0].place) is None
     assert "one of its parts is" in bob.told("remote.damaged")[0]["reason"]
     pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_a_part_that_is_gone_is_put_there_again_by_who_has_a_copy_of_it_and_a_part_of_the_record(tmp_path, make):
+    made = long_record(5)
+    record = structs.replace(made[0], modules=made[0].modules[:1])
+    pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
+    for _ in range(2):  # the first one reads what is there
+        pushed(Watched(tmp_path / "bob", shared=[(make(), "rw")]), (record, made[1]), recheck=True)
+        put(make(), layout.blob_path(next(iter(Shared(made[0], made[1]).parts))), None)
+    pushed(Watched(tmp_path / "bob", shared=[(make(), "rw")]), (record, made[1]), recheck=True)
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]
 

@@ -11,7 +11,7 @@ from cachekit.errors import CachekitError, ConflictError, TooLargeError
 from cachekit.remotes.address import KINDS
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Commit, Storage, Write
+from cachekit.remotes.port import ABSENT, Commit, Storage, Write, reads_as
 from tests.remotes.storage_processes import (
     EVERY,
     ONE_PROCESS,
@@ -123,6 +123,7 @@ class TestReading:
         assert storage.read(f"{home}/a", revision, 100) is None
         with pytest.raises(FileNotFoundError):
             list(storage.chunks(f"{home}/a", revision))
+        assert not reads_as(storage, f"{home}/a", "0" * 64)
 
     def test_stat_answers_for_many(self, storage, home):
         there = {f"{home}/m{number:04d}/f": b"x" * number for number in range(0, 1500, 150)}

@@ -1,12 +1,16 @@
+import hashlib
 import random
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from cachekit.errors import RemoteError
-from cachekit.remotes import ranges
+from cachekit.remotes import fetch_files, ranges
+from cachekit.remotes.fetch_files import Fetch, WantedFile
 from cachekit.remotes.ranges import in_order
+from tests.support.standins import Watched
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +76,44 @@ def test_nobody_runs_far_ahead_of_who_takes_the_bytes():
     assert max(line.asked) == (4000, 5000)  # the one that is taken, and four more
     pieces.close()
     assert len(line.asked) == 5
+
+
+def test_what_came_on_a_slow_line_is_handed_on_before_the_range_is_whole(monkeypatch):
+    monkeypatch.setattr(ranges, "HANDED_AFTER", 0.0)
+    taken = threading.Event()
+
+    def chunks(start, end):
+        yield bytes(300)
+        assert start or taken.wait(60)
+        yield bytes(end - start - 300)
+
+    pieces = in_order(chunks, 0, 4000, 4)
+    assert len(next(pieces)) == 300
+    taken.set()
+    assert sum(map(len, pieces)) == 3700
+
+
+def test_what_comes_in_ranges_before_their_turn_counts_for_the_speed(tmp_path, monkeypatch):
+    """Eight ranges come side by side, in 10 s; of them the first is an eighth of what comes."""
+    for module in (ranges, fetch_files):
+        monkeypatch.setattr(module, "RANGE", 1 << 16)
+    monkeypatch.setattr(ranges, "HANDED", 1 << 12)
+    monkeypatch.setattr(fetch_files, "LOOK_SECONDS", 2.0)
+    data, together, lock = random.Random(3).randbytes(8 << 16), threading.Barrier(8), threading.Lock()
+    came = [0]
+    monkeypatch.setattr(fetch_files, "time", SimpleNamespace(monotonic=lambda: 10 * came[0] / len(data)))
+
+    def chunks(path, revision, start, end):
+        for at in range(start, end, 1 << 12):
+            together.wait(60)
+            with lock:
+                came[0] += 1 << 12
+            yield data[at : at + (1 << 12)]
+
+    store = Watched(tmp_path).store
+    storage = SimpleNamespace(name="line", lines=8, compares=True, chunks=chunks, expect=lambda *_: None)
+    digest = hashlib.sha256(data).hexdigest()
+    (tmp_path / "workspace").mkdir()
+    fetch = Fetch(store, storage, "", tmp_path / "workspace", worth=15.0)
+    found = fetch.all([WantedFile("model.neff", len(data), digest, digest.__eq__)])
+    assert found[digest].path.read_bytes() == data

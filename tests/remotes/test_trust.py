@@ -323,7 +323,7 @@ def test_what_a_stranger_puts_into_a_bucket_is_not_used_and_pushing_there_is_all
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_strangers_file_in_ones_own_folder_is_no_hit(tmp_path, monkeypatch):
     """It is told before anything is fetched, with what keeps it from being used."""
-    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
+    monkeypatch.setattr("cachekit.remotes.layout.TINY", 0)
     folder = tmp_path / "shared"
     folder.mkdir()
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])

@@ -6,9 +6,10 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
-from cachekit.remotes import layout, listed_additions, publish
+from cachekit.remotes import document, layout, listed_additions, publish
 from cachekit.remotes.document import Shared
 from cachekit.remotes.offer import Offer
+from cachekit.store.record import COMMAND
 from cachekit.text import DAY
 from tests.remotes.bucket_client import LATE, LOST, NEVER, Fault
 from tests.remotes.turns import world
@@ -134,6 +135,23 @@ def two_builds(bucket, joins, size):
     bucket.run()
 
 
+def two_builds_under_two_keys(bucket, joins, size):
+    bucket.alone(module(0))
+    for key, contents in ((1, "a"), (2, "b")):
+        bucket.push(module(1, contents, key, size if key == 2 else 5000), joins=joins)
+    bucket.run()
+    bucket.alone(module(2))
+    bucket.alone(module(2, key=2))
+
+
+def two_builds_and_a_third_push(bucket):
+    bucket.alone(module(0))
+    for contents in "ab":
+        bucket.push(module(1, contents), joins=0)
+    bucket.push(module(2))
+    bucket.run()
+
+
 def a_file_that_is_gone(bucket, *, recheck):
     bucket.alone(together(module(0), module(1)))
     bucket.remove("MODULE_1/")
@@ -147,6 +165,18 @@ def archives(bucket, count):
     for some in (made, made[:2], made[:1]):
         bucket.push(together(*some))
     bucket.run()
+
+
+def archives_of_a_command(bucket):
+    """One for each of its settings, which members compile at once; one of them in a run that failed."""
+    for number in range(4):
+        made = archive(number)
+        soft = {"command.finished": number != 1}
+        record = structs.replace(made.shared.record, model_type=COMMAND, soft=soft)
+        bucket.push(Offer(Shared(record, {}), made.sources))
+    bucket.run()
+    (there,) = bucket.records()
+    assert there.record.soft["command.finished"]
 
 
 def one_that_replaces(bucket):
@@ -181,10 +211,15 @@ SCENARIOS = {
     "two_builds": partial(two_builds, joins=1 << 20, size=6000),
     "two_builds_sent_ahead": partial(two_builds, joins=0, size=5000),
     "two_builds_of_two_sizes_sent_ahead": partial(two_builds, joins=0, size=6000),
+    "two_builds_under_two_keys": partial(two_builds_under_two_keys, joins=1 << 20, size=5000),
+    "two_builds_of_two_sizes_under_two_keys": partial(two_builds_under_two_keys, joins=1 << 20, size=6000),
+    "two_builds_under_two_keys_sent_ahead": partial(two_builds_under_two_keys, joins=0, size=6000),
+    "two_builds_and_a_third_push": two_builds_and_a_third_push,
     "a_file_that_is_gone": partial(a_file_that_is_gone, recheck=False),
     "a_recheck": partial(a_file_that_is_gone, recheck=True),
     "few_archives": partial(archives, count=3),
     "many_archives": partial(archives, count=20),
+    "archives_of_a_command": archives_of_a_command,
 }
 CAMPAIGN = pytest.param(range(6, 400), marks=[pytest.mark.campaign, pytest.mark.slow])
 
@@ -225,6 +260,80 @@ def test_of_two_builds_the_one_that_is_sent_over_the_other_after_its_last_look_i
         bucket.until(over, "its end")
         bucket.until(slow, "its end")
         assert not bucket.trouble(bucket.pushed()), bucket.log
+
+
+def own_place(bucket, number):
+    """The path of a module's file, and that below its digest."""
+    (found,) = (path for path in bucket.files if path.endswith(f"MODULE_{number}/model.code"))
+    return found, layout.blob_path(bucket.files[found][1])
+
+
+@pytest.mark.parametrize("size", [7, 5000])
+def test_what_somebody_put_below_a_digest_is_no_place_of_a_file_if_it_has_another(size):
+    """As far as it tells: a push that reads what lies there sees other bytes of the same size, too."""
+    with world(0) as bucket:
+        bucket.alone(together(module(0), module(1)))
+        own, spare = own_place(bucket, 1)
+        bucket.write([(own, None), (spare, bytes(size))])
+        bucket.alone(module(2), recheck=size == 5000)
+        assert {name[-1] for record in bucket.records() for name in [one.name for one in record.record.modules]} == {
+            "0",
+            "2",
+        }
+        bucket.alone(together(module(0), module(1)))
+        assert not bucket.trouble(bucket.pushed())
+        assert own in bucket.files
+
+
+def test_who_has_a_file_puts_it_at_its_own_place_again():
+    with world(0) as bucket:
+        bucket.alone(together(module(0), module(1)))
+        own, spare = own_place(bucket, 1)
+        bucket.write([(own, None)])
+        bucket.alone(module(2))
+        (there,) = bucket.records()
+        assert spare in there.places.values()
+        bucket.alone(together(module(0), module(1)))
+        (there,) = bucket.records()
+        assert not there.places
+        assert own in bucket.files
+        assert not bucket.trouble(bucket.pushed())
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_file_of_two_modules_of_which_one_has_other_bytes_at_its_place_settles(first):
+    with world(0) as bucket:
+        one = module(1)
+        (made,) = one.shared.record.modules
+        modules = (made, structs.replace(made, name="standin-1.0/MODULE_2"))
+        both = Offer(Shared(structs.replace(one.shared.record, modules=modules), {}), one.sources)
+        bucket.alone(both)
+        bucket.write(
+            [
+                (f"standin-1.0/MODULE_{first}/model.code", bytes(5000)),
+                (f"standin-1.0/MODULE_{3 - first}/model.code", None),
+            ]
+        )
+        for number in (3, 4):
+            bucket.alone(module(number))
+        asked = [bucket.alone(both).requests for _ in range(3)]
+        assert not bucket.trouble(bucket.pushed())
+        assert bucket.alone(both).result.draft.unchanged + len(bucket.pushes[-1].result.draft.held) == 1, asked
+
+
+def test_a_record_has_the_marks_of_the_runs_whose_archives_it_has(monkeypatch):
+    def of_command(*numbers, finished):
+        made = together(*map(archive, numbers)).shared.record
+        return Shared(structs.replace(made, model_type=COMMAND, soft={"command.finished": finished}), {})
+
+    monkeypatch.setattr(document, "MOST_OF_A_COMMAND", 3)
+    theirs, ours = of_command(0, 1, finished=False), of_command(2, finished=True)
+    merged = document.merge(ours, theirs)
+    assert (len(merged.record.modules), merged.record.soft["command.finished"]) == (3, True)
+    more = of_command(3, finished=False)
+    assert document.merge(more, merged) == merged, "it has as many as it may"
+    assert not document.merge(ours, of_command(4, 5, 6, finished=False)).record.soft["command.finished"]
+    assert document.merge(of_command(0, finished=True), theirs).record.soft["command.finished"]
 
 
 def names(bucket, record, count):

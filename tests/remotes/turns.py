@@ -158,8 +158,9 @@ class World:
                 one.ready = self.now + latency * self.chance.uniform(0.6, 1.6)
 
     def remove(self, part: str):
-        """Somebody removes all files with this in their paths."""
-        self.write([(path, None) for path in [*self.files] if part in path])
+        """Somebody removes all files with this in their paths, also where they lie below their digests."""
+        gone = {digest for path, (_, digest, _) in self.files.items() if part in path}
+        self.write([(path, None) for path, (_, digest, _) in [*self.files.items()] if digest in gone])
 
     def records(self):
         """The records of all keys that were offered, as they lie there."""
@@ -174,7 +175,11 @@ class World:
             for shared in self.records()
             for module in shared.record.modules
             if all(
-                self.files.get(shared.places.get(file.sha256, path), ("", ""))[1] == file.sha256
+                file.sha256
+                in (
+                    self.files.get(there, ("", ""))[1]
+                    for there in (shared.places.get(file.sha256, path), layout.blob_path(file.sha256))
+                )
                 for path, file in paths_of([module])
             )
         }
@@ -205,7 +210,7 @@ def world(seed: int) -> Iterator[World]:
         for module in (additions, publish):
             patch.setattr(module, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=made.chance.getrandbits(128))))
         patch.setattr(budget, "random", made.chance)
-        patch.setattr(hub_bucket, "_check_client", lambda _: None)
+        patch.setattr(hub_bucket, "_check_client", lambda _: hub_bucket.BATCH)
         patch.setattr(hub_bucket, "Client", lambda *_: None)
         patch.setattr(hub_bucket, "_xet_hashes", lambda paths: [_digest(path) for path in paths])
         try:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import StoreError
+from cachekit.files import hold
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.compile_lock import CompileLock
@@ -192,6 +194,29 @@ def test_garbage_goes_and_what_lives_stays(home, watched):
     assert kept(watched) == keys(made)
     watched.gc(Keep(max_size=0))
     assert list(layout.quarantine.iterdir()) == [], "under pressure what was set aside goes, too"
+
+
+def test_a_compiler_cache_dir_that_a_child_made_again_goes_once_its_run_is_gone(watched):
+    """A process that outlives the command makes the folder again when it compiles on, and the lock is gone by then."""
+    cache_dirs = watched.store.layout.cache_dirs
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+
+    def named(prefix, pid):
+        (cache_dirs / f"{prefix}-{pid}-0123456789ab" / "root").mkdir(parents=True)
+        (cache_dirs / f"{prefix}-{pid}-0123456789ab" / "root" / "graph").write_bytes(bytes(5000))
+        return cache_dirs / f"{prefix}-{pid}-0123456789ab"
+
+    left = named("a" * 16, gone.pid)
+    elsewhere = named("b" * 16, gone.pid)  # of a run whose number only its container knows
+    stay = [elsewhere, named("c" * 16, os.getpid()), named("mine", gone.pid)]
+    lock = hold(f"{elsewhere}.lock")
+    for dry_run in (True, False):
+        done = watched.gc(Keep(), dry_run=dry_run)
+        assert [(Path(file.path).name, file.bytes) for file in done.files] == [(left.name, 5000)]
+        assert left.exists() is dry_run
+        assert all((folder / "root" / "graph").exists() for folder in stay)
+    os.close(lock)
 
 
 @pytest.mark.parametrize("way", ["damaged", "later"])

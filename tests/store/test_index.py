@@ -1,5 +1,7 @@
 """The index of the records: the same answers as reading each of them, whatever becomes of either."""
 
+import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -210,21 +212,32 @@ def test_what_is_no_index_does_not_disturb(home, instead):
     assert listed(opened(home)) == plainly(home)
 
 
+def without_any(*_):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def without_waiting(path, connect=index_file._connect):
+    assert path == ":memory:", "SQLite waits where there are no locks"
+    return connect(path)
+
+
 def without_locks(path, connect=index_file._connect):
     if path != ":memory:":
         raise sqlite3.OperationalError("locking protocol")
     return connect(path)
 
 
-@pytest.mark.parametrize("way", ["read-only", "no locks"])
+@pytest.mark.parametrize("way", ["read-only", "no locks", "locks of other files only"])
 def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, monkeypatch, way):
     home = public / "home"
     fill(home, 3)
     listed(opened(home))
     put(home, made(9))
     before = opened(home).layout.index.read_bytes()
-    if way == "no locks":
-        monkeypatch.setattr(index_file, "_connect", without_locks)
+    if way != "read-only":
+        if way == "no locks":
+            monkeypatch.setattr(fcntl, "flock", without_any)
+        monkeypatch.setattr(index_file, "_connect", without_waiting if way == "no locks" else without_locks)
         assert listed(opened(home)) == plainly(home)
         assert next(one.row.key for one in opened(home).around(made(9).hard).nearest()) == made(9).key
     else:

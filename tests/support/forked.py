@@ -131,7 +131,8 @@ def _end_of(work, words) -> int:
             return (end.code or 0) & 0xFF
         sys.stderr.write(f"{end.code}\n")
         return 1
-    except BaseException:  # noqa: BLE001 - as the interpreter does
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does
+        sys.last_value = error
         traceback.print_exc()
         return 1
     return 0

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import CachekitError
-from cachekit.remotes import document, layout
+from cachekit.remotes import layout
 from cachekit.trust import policy
 from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
@@ -159,7 +159,7 @@ def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim,
     found = planned(bob)
     assert found.hit
     attacker.swap_bytes()
-    inside = attacker.file.size <= document.TINY  # tiny files lie in the record too, which is not swapped
+    inside = attacker.file.size <= layout.TINY  # tiny files lie in the record too, which is not swapped
     assert (trains(bob).compiled > 0) is not inside
     assert bool(bob.told("remote.damaged")) is not inside
     unused(bob, attacker)

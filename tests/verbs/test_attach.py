@@ -164,6 +164,34 @@ def test_a_killed_process_has_kept_what_it_kept(script):
     assert counts(script()) == (1, 1, "hit", True)
 
 
+def test_with_recache_nothing_is_replaced_before_the_end(script):
+    cache = cachekit.Cache(home=script.environment["CACHEKIT_HOME"])
+    script.write("cache = cachekit.attach('anew')", "compile('one', 'two')")
+    script()
+    [before] = cache.records()
+    script.write(
+        "cache = cachekit.attach('anew', recache=True)", "compile('one')", "cache.keep(finished=False)",
+        "os.kill(os.getpid(), 9) if '--die' in sys.argv else compile('three')",
+    )  # fmt: skip
+    script("train.py", "--die", code=-9)
+    assert cache.records() == [before]
+    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "1 / 0")
+    script(code=1)
+    assert cache.records() == [before]
+    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "compile('three')")
+    script()
+    [after] = cache.records()
+    assert (len(after.modules), after.graphs) == (1, 2)
+    assert after.modules != before.modules
+    script.write(
+        "cache = cachekit.attach('first', recache=True)", "compile('one')", "cache.keep(finished=False)",
+        "compile('three')", "cache.keep(finished=True)",
+    )  # fmt: skip
+    script()
+    (first,) = (record for record in cache.records() if record.key != after.key)
+    assert (len(first.modules), first.graphs) == (1, 2), "so it takes the place of what a remote has"
+
+
 def test_too_late_is_said_and_nothing_is_touched(script):
     script.write(
         "compile('early')",

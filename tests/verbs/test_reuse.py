@@ -275,7 +275,7 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
 
 
 def test_a_shared_record_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
-    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
+    monkeypatch.setattr("cachekit.remotes.layout.TINY", 0)
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     record = warm(ann.session, ann.prepare(recipe())).record
     (tmp_path / "team" / record.modules[0].name / "model.code").unlink()

@@ -7,8 +7,10 @@ The fast tests run a script that "compiles" by writing what Inductor would into 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -22,7 +24,26 @@ def user(tmp_path):
     return User(tmp_path / "one")
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
 TRAIN = ("python", "train.py", "--lr", "0.1")
+READS = (
+    COMPILES.replace("from parts import GRAPHS", 'GRAPHS = Path("graphs").read_text().split()')
+    + """
+if os.path.exists("fails"):
+    sys.exit(7)
+"""
+)  # what a script reads is in no key
 
 
 @pytest.mark.feature("S1")
@@ -73,6 +94,89 @@ def test_what_a_run_that_failed_left_here_hides_no_whole_record_of_the_team(user
     assert "may lack graphs" not in other("run", "--dry-run", *cache, "--", *TRAIN).stdout
     assert other.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
     assert other.run(*TRAIN, options=("--require-warm",))["compiled"] == 0, "it is here now"
+
+
+@pytest.mark.parametrize("fetches", ["run", "pull"])
+def test_what_a_run_that_failed_compiled_here_stays_beside_the_teams_record(user, tmp_path, fetches):
+    """Of a setting that the team has not compiled."""
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    other = User(tmp_path / "other")
+    for one, graphs in ((user, "forward backward"), (other, "eval forward")):
+        (one.work / "train.py").write_text(READS)
+        (one.work / "graphs").write_text(graphs)
+    key = user.run(*TRAIN, options=cache)["key"]
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7)
+    (other.work / "fails").unlink()
+    (other.work / "graphs").write_text("eval forward backward")
+    if fetches == "pull":
+        other("pull", key, *cache)
+    assert other.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
+    assert other.said == ["eval found", "forward found", "backward found"]
+
+
+@pytest.mark.feature("S5")
+def test_a_secret_in_what_a_failed_run_left_here_keeps_the_record_from_the_team(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    secret = "hunter2-very-secret-9x8y7z"
+    script = READS.replace('b"graph "', 'os.environ.get("MY_API_TOKEN", "").encode() + b" graph "')
+    other = User(tmp_path / "other")
+    for one, graphs in ((user, "forward"), (other, "backward")):
+        (one.work / "train.py").write_text(script)
+        (one.work / "graphs").write_text(graphs)
+    user.run(*TRAIN, options=cache)
+    (other.work / "fails").touch()
+    other.run(*TRAIN, code=7, MY_API_TOKEN=secret)
+    (other.work / "fails").unlink()
+    (other.work / "graphs").write_text("forward backward eval")
+    assert other.run(*TRAIN, options=cache)["compiled"] == 1
+    assert any(secret.encode() in blob.read_bytes() for blob in other.home.rglob("blobs/*/*"))
+    assert not any(secret.encode() in path.read_bytes() for path in (tmp_path / "shared").rglob("*") if path.is_file())
+
+
+@pytest.mark.feature("R3")
+def test_what_members_compiled_of_one_command_with_other_settings_all_find(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    members = [user, User(tmp_path / "two"), User(tmp_path / "three")]
+    for one, graphs in zip(members, ("forward", "backward", "forward backward eval"), strict=True):
+        (one.work / "train.py").write_text(READS)
+        (one.work / "graphs").write_text(graphs)
+    (user.work / "fails").touch()
+    user.run(*TRAIN, options=cache, code=7)
+    members[1].run(*TRAIN)  # without the team's remote
+    pushed = members[1]("push", *cache)
+    assert "1 record" in pushed.stdout
+    assert "built twice" not in pushed.stderr
+    done = members[2].run(*TRAIN, options=cache)
+    assert members[2].said == ["forward found", "backward found", "eval compiled"]
+    assert done["compiled"] == 1
+
+
+@pytest.mark.feature("R3")
+def test_a_run_with_recache_that_fails_takes_nobodys_graphs_away(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    (user.work / "train.py").write_text(READS)
+    (user.work / "graphs").write_text("forward backward")
+    user.run(*TRAIN, options=cache)
+    (user.work / "graphs").write_text("forward")
+    (user.work / "fails").touch()
+    done = user.run(*TRAIN, options=("--recache", *cache), code=7)
+    assert (done["compiled"], done["kept"], done["problem"]) == (
+        1,
+        False,
+        "a run with --recache replaces nothing before it has come to its end",
+    )
+    (user.work / "fails").unlink()
+    (user.work / "graphs").write_text("forward backward")
+    other = User(tmp_path / "other")
+    (other.work / "train.py").write_text(READS)
+    (other.work / "graphs").write_text("forward backward")
+    for one in (user, other):
+        assert one.run(*TRAIN, options=("--require-warm", *cache))["compiled"] == 0
 
 
 def test_what_a_run_that_failed_left_here_serves_where_the_teams_record_cannot_be_fetched(user, tmp_path):
@@ -238,12 +342,66 @@ def test_a_damaged_blob_is_a_miss_and_no_failure(user):
     assert user.said == ["forward found", "backward found"]
 
 
+def test_a_run_that_compiled_nothing_misses_nothing_on_a_read_only_store(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for words, compiled in ((TRAIN, 0), (("true",), 0), ((*TRAIN, "again"), 0)):
+        done = user("run", "-f", "json", "--", *words)
+        answer = json.loads(done.stderr.splitlines()[-1])
+        assert (answer["compiled"], answer["problem"]) == (compiled, "")
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "-f", "json", "--", *TRAIN)
+    assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 1
+    assert "could not be kept" in done.stderr
+
+
+def test_on_a_full_disk_the_command_runs_with_its_graphs_in_the_temporary_folder(tmp_path, small_disk):
+    user = User(tmp_path / "one", small_disk / "store")
+    user.run(*TRAIN)
+    status = os.statvfs(small_disk)
+    for spare in (0, 4):  # pages: the folder cannot be made, or not filled
+        (small_disk / "filler").write_bytes(bytes((status.f_bfree - spare) * status.f_frsize))
+        done = user("run", "--", *TRAIN)
+        assert done.stdout.splitlines() == ["forward found", "backward found"]
+        assert done.stderr.count("the compiler cache dir was in the temporary folder") == 1
+        assert "could not be kept" not in done.stderr
+    user.graphs("forward", "backward", "another")
+    done = user("run", "--", *TRAIN)
+    assert "another compiled" in done.stdout
+    assert "could not be kept" in done.stderr
+    assert not list((user.home / "v1").glob("cache_dirs/*/*"))
+    done = user("run", "--", *TRAIN, TMPDIR=str(small_disk), code=1)
+    assert "free some space" in the_error_of(done)[3]
+
+
+def test_on_a_full_disk_the_command_runs_though_the_teams_record_cannot_be_fetched(user, tmp_path, small_disk):
+    (tmp_path / "shared").mkdir()
+    cache = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    user.run(*TRAIN, options=cache)
+    other = User(tmp_path / "other", small_disk / "store")
+    other("store", "ls")
+    status = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(bytes(status.f_bfree * status.f_frsize))
+    assert other("run", *cache, "--", *TRAIN).stdout.splitlines() == ["forward compiled", "backward compiled"]
+    other("run", "--require-warm", *cache, "--", *TRAIN, code=1)
+
+
 def test_a_token_is_in_no_key(user):
     words = ("env", f"WANDB_API_KEY={SECRETS[2]}", *TRAIN, "--password", SECRETS[3], "--hub_token")
     first, second = user.run(*words, SECRETS[0]), user.run(*words, SECRETS[0][:-1] + "X")
     assert (first["compiled"], second["key"]) == (2, first["key"]), "who does it reaches no graph"
     done = user("run", "--ingredient", f"HF_TOKEN={SECRETS[2]}", "--", *TRAIN, code=2)
     assert the_error_of(done)[0] == "usage"
+
+
+def test_a_script_whose_name_is_no_text_runs(user):
+    name = os.fsdecode(b"s \xff.py")
+    (user.work / "train.py").rename(user.work / name)
+    first = user.run("python", name)
+    assert (first["name"], first["command"], first["compiled"]) == (r"s \xff.py", ["python", r"s \xff.py"], 2)
+    assert user.run("python", name)["compiled"] == 0
 
 
 def the_error_of(done):

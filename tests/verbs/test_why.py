@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cachekit.key.canonical import key_of
 from cachekit.remotes.folder import FolderStorage
 from tests.cli.test_cli import steady
 from tests.remotes.test_nearest import fill
@@ -163,13 +165,41 @@ def test_set_changes_the_second(command, home, machine):
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[]", '{"hard": {"a": 1}, "key": "00"}', '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'],
+    [
+        *("{", "[]", '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'),
+        *('{"hard": {"a": 1}, "key": "00"}', '{"hard": {"a": 1}, "key": []}'),
+    ],
 )
 def test_a_file_that_is_no_record_is_refused(command, work, machine, content):
     (work / "no.json").write_text(content)
     code, message, cause, hint = the_error(command("why", "tiny.yaml", "no.json", code=2))
     assert (code, bool(cause), bool(hint)) == ("usage", True, True)
     assert "neither a record nor a plan" in message
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(command, work, machine):
+    for depth in (900, 100_000):
+        deep = f"{'[' * depth}{']' * depth}"
+        for content in (f'{{"hard": {{"a": {deep}}}}}', f'{{"hard": {{"a": 1}}, "soft": {{"a": {deep}}}}}'):
+            (work / "deep.json").write_text(content)
+            message = the_error(command("why", "tiny.yaml", "deep.json", code=2))[1]
+            assert "neither a record nor a plan" in message
+
+
+def test_a_record_of_an_older_key_is_told_as_such(command, work, machine):
+    old = {"hard": {"a": 1}, "key": key_of({"a": 1}, 1)}
+    (work / "old.json").write_text(json.dumps(old))
+    message, cause = the_error(command("why", "tiny.yaml", "old.json", code=2))[1:3]
+    assert "older cachekit" in message
+    assert "no recipe has this one" in cause
+
+
+def test_a_records_file_alone_is_told_to_need_a_second(command, work, machine):
+    (work / "r.json").write_text('{"hard": {"a": 1}}')
+    code, message, _, hint = the_error(command("why", "r.json", code=2))
+    assert code == "usage"
+    assert "is a record or a plan" in message
+    assert "cachekit why r.json RECIPE" in hint
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """A remote in a Storage Bucket of the Hugging Face Hub: `hf://buckets/namespace/name[/prefix]`.
 
 A bucket has no versions, no commits and no conditions: the last writer of a path wins, and a change of several files
-is one request, carried out in its order, but no transaction. So:
+is one request, or few, carried out in its order, but no transaction. So:
 
 - Nothing is overwritten knowingly: before a write one request asks for the states it builds on, unless the last second
   told them. Between that and the write somebody else may still be faster; `compares` is false, and leases are taken
   another way.
+- Two pushes may send two builds of one module to one path, and the later one stays. So each file that no record has
+  inside lies below its digest as well, which is one line more in a request: a bucket keeps equal bytes once.
 - The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
   nothing whether there are different bytes at an artifact's path. `Entry.digests` stays empty.
 - A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
@@ -27,13 +29,14 @@ from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
-from cachekit.remotes.layout import BLOBS, check, is_good
+from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, ROOT, TINY, blob_path, check, is_good
 from cachekit.remotes.port import ABSENT, ANY, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
+_FEWEST = 100  # operations in one batch of a client before 1.10, which sends more in several, and goes on if one fails
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
 FRESH = 1.0  # seconds for which a look counts: a change takes about as long to arrive there
@@ -67,7 +70,7 @@ class BucketStorage(Storage):
             raise UsageError(
                 f"{redact.address(name)!r} is not a bucket of the Hub", hint="write it as hf://buckets/namespace/name"
             )
-        _check_client(f"hf://buckets/{found[1]}")
+        self._most = _check_client(f"hf://buckets/{found[1]}")
         self._bucket = found[1]
         self._below = f"{prefix}/" if prefix else ""
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
@@ -150,6 +153,8 @@ class BucketStorage(Storage):
             raise
         token = token or self._token(path)
         self._looks[path] = (begun, Entry(path, len(data)), token)
+        if path == INDEX or path.startswith(f"{RECORDS}/"):  # who has read it may push to it next
+            self.copies.keep(path, data)
         return Document(data, token) if token else None
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -163,12 +168,12 @@ class BucketStorage(Storage):
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one request to look, unless the last one is fresh, and one for each batch that is not there."""
         there = self._look([file.path for file in files], FRESH)
-        self._compare([file for file in files if file.path in there], there)
-        for batch in _batches([file for file in files if file.path not in there]):
+        spoilt = self._compare([file for file in files if file.path in there], there)
+        missing = [file for file in files if file.path not in there or file in spoilt]
+        for batch in _batches(missing, self._most // 2):
             size = sum(file.size for file in batch)
-            sources = [(_source(file), self._below + file.path) for file in batch]
             try:
-                self._batch(sources, [], size, patience=PATIENCE)
+                self._batch(self._adds(batch), [], size, patience=PATIENCE)
             except UncertainError as error:
                 raise RemoteError(f"files cannot be sent to {self.name}", cause=error.cause) from None
             finally:
@@ -181,7 +186,7 @@ class BucketStorage(Storage):
         check([write.path for write in change.writes])
         sent, self._sent = self._sent, set()
         files = [file for file in change.files if (file.path, file.sha256) not in sent]
-        if sum(file.size for file in files) > self.joins:
+        if sum(file.size for file in files) > self.joins or 2 * len(files) > self._most:
             self.upload(files, revision, lambda _: None)
             files = []
         seen = {path for path, (_, entry, _) in self._looks.items() if entry}  # to remove one of these needs no look
@@ -189,38 +194,47 @@ class BucketStorage(Storage):
         paths += [write.path for write in change.writes if write.data is None and write.path not in seen]
         there = self._look([*(file.path for file in change.files), *paths], FRESH)
         # What was sent as well: others may have sent theirs to the same path since, or removed it.
-        self._compare([file for file in change.files if file.path in there], there)
+        spoilt = self._compare([file for file in change.files if file.path in there], there)
         if gone := [file.path for file in change.files if file not in files and file.path not in there]:
             raise ConflictError(f"{self.name}: {gone[0]} is gone again")
         for write in change.writes:
             if write.token not in {ANY, there.get(write.path, (None, ABSENT))[1]}:
                 raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
-        add: list[tuple[Path | bytes, str]] = []
-        add += [(_source(file), self._below + file.path) for file in files if file.path not in there]
+        add = [*self._adds([file for file in files if file.path not in there or file in spoilt])]
         add += [(write.data, self._below + write.path) for write in change.writes if write.data is not None]
         seen |= there.keys()
         delete = [self._below + write.path for write in change.writes if write.data is None and write.path in seen]
-        if add or delete:
-            try:
-                size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)
-                self._batch(add, delete, size)
-            except UncertainError:
-                if not self._is_there(change.writes):
-                    raise
-            finally:
-                self._looks.clear()
+        size = sum(file.size for file in files) + sum(len(write.data or b"") for write in change.writes)
+        try:
+            for at in range(0, len(add) + len(delete), self._most):  # what comes after one that failed is not sent
+                end = at + self._most
+                self._batch(add[at:end], delete[max(0, at - len(add)) : max(0, end - len(add))], size)
+        except UncertainError:
+            if not self._is_there(change.writes):
+                raise
+        finally:
+            self._looks.clear()
         return ""
 
-    def _batch(
-        self, add: Sequence[tuple[Path | bytes, str]], delete: Sequence[str], size: int, *, patience: int = 0
-    ) -> None:
+    def _adds(self, files: Sequence[Upload]) -> Sequence[Any]:
+        """Each file at its own path, and below its digest, where nothing else is ever put."""
+        spared = [file for file in files if file.size > TINY and not file.path.startswith(f"{ROOT}/")]
+        hashes = dict(zip((file.path for file in spared), _hashes_of(spared) or [], strict=False))
+        add = []
+        for file in files:
+            add.append((_source(file), self._below + file.path))
+            if file in spared:
+                add.append(_once_more(file, self._below + blob_path(file.sha256), hashes.get(file.path)))
+        return add
+
+    def _batch(self, add: Sequence[Any], delete: Sequence[str], size: int, *, patience: int = 0) -> None:
         """Send files and documents, and remove others: in one request, after their bytes.
 
         Nothing of it is sent any more once this has raised: a document that somebody else has written by then would be
         written over.
 
         Args:
-            add: Sources and paths.
+            add: Sources and paths, or what `_once_more` makes.
             delete: Paths.
             size: Bytes of all.
             patience: How often a request that failed may be sent again meanwhile: none for what others may write too.
@@ -269,30 +283,27 @@ class BucketStorage(Storage):
             path.write_bytes(data)
             return _xet_hashes([path]) == [token]
 
-    def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
+    def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> Sequence[Upload]:
         """Raise where other bytes than these lie at one of the paths.
 
+        Returns:
+            The files below their digests of which that is so: nothing else belongs there, so they are sent again.
+
         Raises:
-            ConflictError: Other bytes do.
+            ConflictError: Other bytes lie at a path where others may put theirs.
         """
-        for file in files:
-            if there[file.path][0].size != file.size:
-                raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
-        if not files:
-            return
-        with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
-            paths = []
-            for number, file in enumerate(files):
-                path = Path(folder, str(number)) if isinstance(file.source, bytes) else Path(file.source)
-                if isinstance(file.source, bytes):
-                    path.write_bytes(file.source)
-                paths.append(path)
-            hashes = _xet_hashes(paths)
+        hashes = _hashes_of(files) if files else []
+        spoilt = []
         for number, file in enumerate(files):
-            known = there[file.path][1]
-            same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
-            if file.size and not same:
+            entry, known = there[file.path]
+            same = entry.size == file.size
+            if same and file.size:
+                same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
+            if not same and file.path != blob_path(file.sha256):
                 raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
+            if not same:
+                spoilt.append(file)
+        return spoilt
 
     def _is_there(self, writes: Sequence[Write]) -> bool:
         """Whether all these documents are as they were to be written."""
@@ -308,7 +319,8 @@ def opened(address: str, options: Mapping[str, str]) -> BucketStorage:
     return BucketStorage(address, endpoint=options.get("endpoint", ""))
 
 
-def _check_client(name: str) -> None:
+def _check_client(name: str) -> int:
+    """How many operations the client sends in one batch."""
     import huggingface_hub
 
     if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
@@ -321,6 +333,7 @@ def _check_client(name: str) -> None:
         import hf_xet  # noqa: F401 - buckets have no other way to send bytes
     except ImportError as error:
         raise UsageError(f"{name} needs hf_xet", cause=str(error), hint="pip install hf_xet") from None
+    return min(BATCH, getattr(huggingface_hub.hf_api, "_BUCKET_BATCH_ADD_CHUNK_SIZE", _FEWEST))
 
 
 def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
@@ -332,6 +345,37 @@ def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
     return [str(info.hash) for info in hf_xet.hash_files([str(path) for path in paths])] if paths else []
 
 
+def _hashes_of(files: Sequence[Upload]) -> list[str] | None:
+    with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
+        paths = []
+        for number, file in enumerate(files):
+            path = Path(folder, str(number)) if isinstance(file.source, bytes) else Path(file.source)
+            if isinstance(file.source, bytes):
+                path.write_bytes(file.source)
+            paths.append(path)
+        return _xet_hashes(paths)
+
+
+def _once_more(file: Upload, path: str, xet_hash: str | None) -> Any:
+    """A file that the same batch sends to its own path, at another path.
+
+    Clients from 1.10 on pass on what a batch makes of a pair of source and path, and send nothing where it has a hash.
+    Others look at the pair, and send the bytes once more.
+    """
+    try:
+        from huggingface_hub._buckets import _BucketAddFile
+    except ImportError:
+        xet_hash = None
+    if not xet_hash:
+        return (_source(file), path)
+
+    class Known(_BucketAddFile):  # type: ignore[misc]  # the client has no types
+        def __iter__(self) -> Iterator[Path | bytes | str]:
+            yield from (self.source, self.destination)
+
+    return Known(source=_source(file), destination=path, xet_hash=xet_hash, size=file.size)
+
+
 def _source(file: Upload) -> Path | bytes:
     if isinstance(file.source, bytes):
         return file.source
@@ -341,11 +385,11 @@ def _source(file: Upload) -> Path | bytes:
     return path
 
 
-def _batches(files: Sequence[Upload]) -> Iterator[Sequence[Upload]]:
-    """Files that are sent together: large ones alone, so that each has its own time."""
+def _batches(files: Sequence[Upload], most: int) -> Iterator[Sequence[Upload]]:
+    """Files that are sent together, so many at most: large ones alone, so that each has its own time."""
     batch: list[Upload] = []
     for file in files:
-        if batch and (len(batch) >= BATCH or sum(one.size for one in batch) + file.size > _TOGETHER):
+        if batch and (len(batch) >= most or sum(one.size for one in batch) + file.size > _TOGETHER):
             yield batch
             batch = []
         batch.append(file)

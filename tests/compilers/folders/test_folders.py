@@ -83,19 +83,27 @@ def test_entries_that_no_later_run_finds_are_told_and_kept_no_more(user):
     assert [len(done["modules"]) for done in runs] == [1, 2, 3, 3, 3]
     told = [any("jax_persistent_cache_enable_xla_caches" in note for note in done["notes"]) for done in runs]
     assert told == [False, True, True, True, True]
-    assert "its graphs compile in each run" in user("run", "--dry-run", "--", "python", "train.py").stdout
-    assert "its graphs compile in each run" in user("run", "--require-warm", "--", "python", "train.py", code=3).stderr
+    assert "found none of the graphs that were kept" in user("run", "--dry-run", "--", "python", "train.py").stdout
+    strict = user("run", "--require-warm", "--", "python", "train.py", code=3)
+    assert "its last runs found none of the graphs that were kept" in strict.stderr
 
 
 def test_a_command_that_finds_its_entries_again_is_not_taken_for_one_that_never_does(user):
     script = COMPILES.replace('("jit_loss-1f-cache", "jit_step-2e-cache")', 'Path("names").read_text().split()')
     (user.work / "train.py").write_text(script)
+    runs = []
     for name in "abcdd":  # what it reads changes
         (user.work / "names").write_text(f"jit_{name}-cache\n")
-        done = user.run("python", "train.py")
-    assert done["compiled"] == 1, "the fourth was one too many"
+        runs.append(user.run("python", "train.py"))
+    assert [(done["compiled"], done["kept"]) for done in runs] == [*[(1, True)] * 3, (1, False), (1, True)]
+    assert runs[3]["problem"] == "no run of the command found what those before it kept"
+    for name in "ef":
+        (user.work / "names").write_text(f"jit_{name}-cache\n")
+        user.run("python", "train.py")
     (user.work / "names").write_text("jit_b-cache\n")
-    assert user.run("python", "train.py")["compiled"] == 0
+    user("run", "--require-warm", "--", "python", "train.py", code=3)  # as if each run would compile
+    for options in ((), ("--require-warm",)):
+        assert user.run("python", "train.py", options=options)["compiled"] == 0
     (user.work / "names").write_text("jit_d-cache\n")
     for _ in range(2):
         done = user.run("python", "train.py")
