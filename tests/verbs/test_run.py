@@ -309,7 +309,7 @@ def test_an_edited_script_begins_with_its_old_graphs(user):
     user.graphs("forward", "backward", "evaluation")
     second = user.run(*TRAIN)
     assert user.said == ["forward found", "backward found", "evaluation compiled"]
-    assert (second["status"], bool(second["seed"])) == ("miss", True)
+    assert (second["status"], bool(second["nearest"])) == ("miss", True)
     third = user.run(*TRAIN)
     assert (third["status"], third["compiled"], user.said[-1]) == ("hit", 0, "evaluation found")
     assert user.run(*TRAIN, options=("--recache",))["compiled"] == 3
