@@ -32,6 +32,8 @@ from cachekit.store.record import Module, Provenance, Record, Reuse, is_archive,
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
+# How many edits ago the command began with no other record's graphs.
+EDITS = "command.edits"
 # How many runs of the command in a row found nothing of what those before them kept, and what the last one compiled.
 INERT = "command.inert"
 _UNFOUND = "command.unfound"
@@ -51,6 +53,11 @@ def is_inert(record: Record) -> bool:
     """Whether what runs of a command kept helps none of them: then no more of it is kept."""
     times = record.soft.get(INERT)
     return isinstance(times, int) and times > _PATIENCE
+
+
+def edits_of(record: Record) -> int:
+    """How many edits of a command its record's graphs come from, beside its own."""
+    return edits if isinstance(edits := record.soft.get(EDITS), int) else 0
 
 
 def unfinished(prepared: Prepared) -> Prepared:
@@ -116,7 +123,7 @@ def new_record(
     modules: tuple[Module, ...],
     seen: Observed,
     *,
-    marks: Mapping[str, bool] | None = None,
+    marks: Mapping[str, bool | int] | None = None,
     given: Record | None = None,
     reused: Reuse | UnsetType = UNSET,
 ) -> Record:
@@ -315,7 +322,10 @@ class Keeping(Struct, frozen=True):
         if self.nearest is not None:
             cold = round(seen.compile_seconds + spared(seen, self.nearest, self.cache_dir), 3)
             reused = Reuse(self.nearest.key, seen.found, cold)
-        return new_record(self.prepared, _together(old, new), seen, marks=self.marks, given=self.nearest, reused=reused)
+        marks: dict[str, bool | int] = dict(self.marks)
+        if self.nearest is not None and marks:
+            marks[EDITS] = edits_of(self.nearest) + 1
+        return new_record(self.prepared, _together(old, new), seen, marks=marks, given=self.nearest, reused=reused)
 
     def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
         modules = _together(now.modules, new)

@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, joined, spared
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, edits_of, is_inert, joined, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError, StoreError
 from cachekit.events import bypass, bypassed
@@ -44,7 +44,7 @@ from cachekit.verbs.train import beyond
 ATTENDED = "CACHEKIT_RUN"
 
 # Old graphs travel along with those of an edited script; after that many edits they are left behind.
-MOST_MODULES = 8
+MOST_EDITS = 8
 # Between records that differ in one of these no graph can be shared.
 _FOREIGN = ("compiler.name", "toolchain.", "target.", "trust.")
 
@@ -247,7 +247,7 @@ def not_warm(plan: Plan) -> CachekitError:
 def nearest_of(plan: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
     near = plan.nearest.record if plan.nearest else None
-    if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
+    if near is None or near.model_type != COMMAND or edits_of(near) >= MOST_EDITS:
         return None
     if near.hard.get("command.name") != plan.prepared.ingredients.hard["command.name"]:
         return None

@@ -315,6 +315,23 @@ def test_an_edited_script_begins_with_its_old_graphs(user):
     assert user.run(*TRAIN, options=("--recache",))["compiled"] == 3
 
 
+def test_graphs_are_carried_along_for_eight_edits_however_many_runs_added_some(user):
+    graphs = [f"graph-{number}" for number in range(10)]
+    (user.work / "train.py").write_text(READS)
+    for number in range(1, 11):
+        (user.work / "graphs").write_text(" ".join(graphs[:number]))
+        before = user.run(*TRAIN)
+        assert before["compiled"] == 1
+    compiled = []
+    for number in range(9):
+        (user.work / "train.py").write_text(f"{READS}# edit {number}\n")
+        done = user.run(*TRAIN)
+        user("store", "rm", before["key"])  # another record would do as well
+        before = done
+        compiled.append(done["compiled"])
+    assert compiled == [*[0] * 8, 10]
+
+
 @pytest.mark.feature("F2")
 def test_what_one_machine_compiled_another_finds_in_the_shared_cache(user, tmp_path):
     (tmp_path / "shared").mkdir()
