@@ -107,8 +107,8 @@ def human(answer: Ran) -> list[str]:
         none = "no graph was compiled for the cache or found in it"
         what = f"compiled nothing: {out.count(found, 'graph')} found" if found else none
         kept = f"; saved about {out.duration(answer.saved_seconds)}" if answer.saved_seconds > 0 else ""
-    seed = f" (beginning with those of {answer.seed[:16]})" if answer.seed else ""
-    lines = [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]
+    nearest = f" (beginning with those of {answer.nearest[:16]})" if answer.nearest else ""
+    lines = [head, f"  {what}{nearest}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]
     if "cache-dir-unusable" in answer.bypassed:
         lines.append(
             "  the compiler cache dir was in the temporary folder, because its own place is full or cannot be used"

@@ -32,6 +32,8 @@ from cachekit.store.record import Module, Provenance, Record, Reuse, is_archive,
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
+# How many edits ago the command began with no other record's graphs.
+EDITS = "command.edits"
 # How many runs of the command in a row found nothing of what those before them kept, and what the last one compiled.
 INERT = "command.inert"
 _UNFOUND = "command.unfound"
@@ -51,6 +53,11 @@ def is_inert(record: Record) -> bool:
     """Whether what runs of a command kept helps none of them: then no more of it is kept."""
     times = record.soft.get(INERT)
     return isinstance(times, int) and times > _PATIENCE
+
+
+def edits_of(record: Record) -> int:
+    """How many edits of a command its record's graphs come from, beside its own."""
+    return edits if isinstance(edits := record.soft.get(EDITS), int) else 0
 
 
 def unfinished(prepared: Prepared) -> Prepared:
@@ -116,7 +123,7 @@ def new_record(
     modules: tuple[Module, ...],
     seen: Observed,
     *,
-    marks: Mapping[str, bool] | None = None,
+    marks: Mapping[str, bool | int] | None = None,
     given: Record | None = None,
     reused: Reuse | UnsetType = UNSET,
 ) -> Record:
@@ -201,7 +208,7 @@ class Keeping(Struct, frozen=True):
         prepared: The key.
         record: The key's record, if there is one.
         cache_dir: The run's compiler cache dir.
-        seed: Another record, whose graphs the run was given because the key had none.
+        nearest: The nearest record, whose graphs the run was given because the key had none.
         replaces: What compiled takes the place of what there was.
         ended: The run came to its end; before that it replaces nothing.
         marks: What is recorded beside the key; a mark that any run has set stays.
@@ -211,7 +218,7 @@ class Keeping(Struct, frozen=True):
     prepared: Prepared
     record: Record | None
     cache_dir: CacheDir
-    seed: Record | None = None
+    nearest: Record | None = None
     replaces: bool = False
     ended: bool = True
     marks: Mapping[str, bool] = {}
@@ -282,7 +289,7 @@ class Keeping(Struct, frozen=True):
     def _publish(self, harvest: Harvest | None, seen: Observed) -> Record | None:
         """Put what is new into the store; None if there is nothing to keep."""
         new = harvest.modules if harvest else ()
-        unused = self.seed is None or (seen.exact and not seen.found)
+        unused = self.nearest is None or (seen.exact and not seen.found)
         if self.record is None and not new and unused:
             return None
         store, place = self.store, self.prepared.place
@@ -299,7 +306,7 @@ class Keeping(Struct, frozen=True):
                     hint="run it again",
                 )
             kept = self._first(new, seen) if now is None else self._more(now, new, seen)
-            kept = marked(kept, *(one for one in (now, self.seed) if one), told=told_secrets(harvest, self.prepared))
+            kept = marked(kept, *(one for one in (now, self.nearest) if one), told=told_secrets(harvest, self.prepared))
             if kept is now:
                 return kept
             files = {file.sha256 for module in kept.modules for file in module.files}
@@ -309,13 +316,16 @@ class Keeping(Struct, frozen=True):
         return kept
 
     def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:
-        # A compiler that names what a run used has the seed's among that.
-        old = self.seed.modules if self.seed and not seen.modules else ()
+        # A compiler that names what a run used has those of the nearest record among that.
+        old = self.nearest.modules if self.nearest and not seen.modules else ()
         reused: Reuse | UnsetType = UNSET
-        if self.seed is not None:
-            cold = round(seen.compile_seconds + spared(seen, self.seed, self.cache_dir), 3)
-            reused = Reuse(self.seed.key, seen.found, cold)
-        return new_record(self.prepared, _together(old, new), seen, marks=self.marks, given=self.seed, reused=reused)
+        if self.nearest is not None:
+            cold = round(seen.compile_seconds + spared(seen, self.nearest, self.cache_dir), 3)
+            reused = Reuse(self.nearest.key, seen.found, cold)
+        marks: dict[str, bool | int] = dict(self.marks)
+        if self.nearest is not None and marks:
+            marks[EDITS] = edits_of(self.nearest) + 1
+        return new_record(self.prepared, _together(old, new), seen, marks=marks, given=self.nearest, reused=reused)
 
     def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
         modules = _together(now.modules, new)

@@ -182,8 +182,6 @@ def words_of(text: str) -> str:
 
 def is_drawn(value: str) -> bool:
     """Whether a value looks random, and neither like words with numbers nor like a place."""
-    if len(value) < _LONG and value.islower():  # most words: it has no capital, and is not as long
-        return False
     return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(_KNOWN, value) is None
 
 
@@ -292,7 +290,8 @@ def _without_drawn(text: str, hidden: str) -> Iterator[str]:
     So no form has to be known: a type (`token: Annotated[str, ...] = "X"`), a call, a table, a sentence.
     """
     done = 0
-    drawn = any(map(is_drawn, re.findall(_WORD, words_of(text))))
+    words = re.findall(_WORD, words_of(text))
+    drawn = any(is_drawn(word) for word in words if len(word) >= _LONG or not word.islower())  # no other one can be
     for found in re.finditer(_WORD, text) if drawn else ():
         if is_drawn(found[0]):
             before = re.findall(_NAME, text[max(found.start() - _BEFORE, 0) : found.start()].rpartition("\n")[2])

@@ -89,7 +89,7 @@ class Attachment:
         self._watch: Watch | None = None
         self._record: Record | None = None
         self._given: Record | None = None  # what the process found when it began
-        self._seed: Record | None = None
+        self._nearest: Record | None = None
         self._fetched = self._finished = self._kept = self._closed = False
         self._built, self._overhead, self._seconds_kept = 0, 0.0, 0.0
         self._base, self._seconds = self._guest.counters(), self._guest.compile_seconds()
@@ -142,15 +142,15 @@ class Attachment:
     def _restore(self, planned: Plan) -> None:
         self._fetched = planned.found is not None
         compiler, recipe = self._prepared.compiler, self._prepared.recipe
-        cache_dir, record, seed = self._stack.enter_context(
+        cache_dir, record, nearest = self._stack.enter_context(
             entered(self._session, planned, require_warm=self._strict, recache=self._replaces)
         )
         found = record is not None and bool(record.soft.get(REPORTED))
         # Strictness is ours: a watch looks at another process.
         watch = compiler.watch(Run(recipe, cache_dir.tree, "command", found, strict=False, restored=cache_dir.restored))
-        self._cache_dir, self._record, self._seed, self._watch = cache_dir, record, seed, watch
-        self._given = record or seed
-        if record or seed:
+        self._cache_dir, self._record, self._nearest, self._watch = cache_dir, record, nearest, watch
+        self._given = record or nearest
+        if record or nearest:
             self._session.journal.emit(
                 "restore", key=self._prepared.key, bytes=cache_dir.restored_bytes, seconds=since(self._start)
             )
@@ -180,7 +180,7 @@ class Attachment:
             seen,
             code=0 if self._finished else 1,
             record=self._record,
-            seed=self._seed,
+            nearest=self._nearest,
             built=self._built,
             problem=self._problem,
             restored_bytes=self._cache_dir.restored_bytes if self._cache_dir else 0,
@@ -248,7 +248,7 @@ class Attachment:
         fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
         session, replaces = self._session, self._replaces and not self._kept
         keeping = Keeping(
-            session.store, self._prepared, self._record, cache_dir, self._seed, replaces=replaces, ended=ended,
+            session.store, self._prepared, self._record, cache_dir, self._nearest, replaces=replaces, ended=ended,
             marks=command_marks(seen, finished=self._finished),
         )  # fmt: skip
         record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)

@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, is_inert, joined, spared
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, edits_of, is_inert, joined, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError, StoreError
 from cachekit.events import bypass, bypassed
@@ -44,7 +44,7 @@ from cachekit.verbs.train import beyond
 ATTENDED = "CACHEKIT_RUN"
 
 # Old graphs travel along with those of an edited script; after that many edits they are left behind.
-MOST_MODULES = 8
+MOST_EDITS = 8
 # Between records that differ in one of these no graph can be shared.
 _FOREIGN = ("compiler.name", "toolchain.", "target.", "trust.")
 
@@ -57,7 +57,7 @@ class Ran(Answer, frozen=True, kw_only=True, tag="cachekit/run/1"):
         command: Its words, without secrets.
         status: What was found beforehand.
         remote: Where that was found.
-        seed: The key of a similar command's record, whose graphs this one was given because it had none of its own.
+        nearest: The key of the nearest command's record, whose graphs this one was given, as it had none of its own.
         compiled: Graphs.
         found: Graphs.
         built: Machine-code files, or modules, that are new.
@@ -77,7 +77,7 @@ class Ran(Answer, frozen=True, kw_only=True, tag="cachekit/run/1"):
     key: str
     status: Literal["hit", "miss", "unknown"]
     remote: str
-    seed: str
+    nearest: str
     compiled: int
     found: int
     built: int
@@ -115,8 +115,8 @@ def run(
         raise not_warm(found)
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status=found.status, remote=found.remote)
     tell(session, found, recache=recache)
-    with entered(session, found, require_warm=require_warm, recache=recache) as (cache_dir, record, seed):
-        given = record or seed
+    with entered(session, found, require_warm=require_warm, recache=recache) as (cache_dir, record, nearest):
+        given = record or nearest
         reported = record is not None and bool(record.soft.get(REPORTED))
         watch = prepared.compiler.watch(
             Run(prepared.recipe, cache_dir.tree, "command", reported, require_warm, cache_dir.restored)
@@ -138,7 +138,7 @@ def run(
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
         keeping = Keeping(
-            session.store, prepared, record, cache_dir, seed, replaces=recache, ended=code == 0, marks=marks
+            session.store, prepared, record, cache_dir, nearest, replaces=recache, ended=code == 0, marks=marks
         )
         kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
     if record is not None and (seen.compiled or built):
@@ -156,7 +156,7 @@ def run(
         seen,
         code=code,
         record=kept,
-        seed=seed,
+        nearest=nearest,
         built=built,
         problem=problem,
         restored_bytes=cache_dir.restored_bytes,
@@ -176,7 +176,7 @@ def told(
     *,
     code: int,
     record: Record | None,
-    seed: Record | None,
+    nearest: Record | None,
     built: int,
     problem: str,
     restored_bytes: int,
@@ -184,7 +184,7 @@ def told(
     overhead_seconds: float,
     seconds: float,
 ) -> Ran:
-    """The answer of a run: `record` is what the store has now, `seed` a similar command's; the rest is as in `Ran`."""
+    """The answer of a run: `record` is what the store has now, `nearest` another command's; the rest as in `Ran`."""
     return Ran(
         name=plan.prepared.recipe.name,
         command=shown(command),
@@ -192,7 +192,7 @@ def told(
         key=plan.prepared.key,
         status=plan.status,
         remote=plan.remote,
-        seed=seed.key if seed else "",
+        nearest=nearest.key if nearest else "",
         compiled=seen.compiled,
         found=seen.found,
         built=built,
@@ -244,10 +244,10 @@ def not_warm(plan: Plan) -> CachekitError:
     return error
 
 
-def seed_of(plan: Plan) -> Record | None:
+def nearest_of(plan: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
     near = plan.nearest.record if plan.nearest else None
-    if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
+    if near is None or near.model_type != COMMAND or edits_of(near) >= MOST_EDITS:
         return None
     if near.hard.get("command.name") != plan.prepared.ingredients.hard["command.name"]:
         return None
@@ -288,7 +288,7 @@ def entered(
     if record is None and require_warm:
         raise miss_error(unfetched(plan, session.remotes))
     record = record or here  # what a run that failed has left, if any
-    seed = None if record or recache else seed_of(plan)
+    nearest = None if record or recache else nearest_of(plan)
 
     def again(error: IntegrityError) -> Record | None:
         session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
@@ -300,8 +300,8 @@ def entered(
             raise error
         return fetched
 
-    with session.filled(prepared, record or seed, again, anew=recache) as (cache_dir, given):
-        yield (cache_dir, None, seed) if given is seed else (cache_dir, given, None)
+    with session.filled(prepared, record or nearest, again, anew=recache) as (cache_dir, given):
+        yield (cache_dir, None, nearest) if given is nearest else (cache_dir, given, None)
 
 
 def _passthrough(session: Session, watch: Watch, *, strict: bool) -> Passthrough:

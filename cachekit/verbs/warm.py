@@ -256,8 +256,8 @@ def _try(
         def finished(session: Session) -> Record | None:
             if strict or replaces:
                 return None
-            seed = near.record if near and near.known.key != part.key else None
-            keeping = Keeping(session.store, part, None, cache_dir, seed)
+            nearest = near.record if near and near.known.key != part.key else None
+            keeping = Keeping(session.store, part, None, cache_dir, nearest)
             reported = frozenset[str]().union(*(watch.needs() for watch in watches))
             return keeping.keep_unfinished(time.monotonic() - started, reported)
 

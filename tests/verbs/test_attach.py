@@ -265,7 +265,7 @@ TRAINER = (
     "event('init_end'); event('train_begin')",
     "compile('forward', 'backward'); event('step_end'); event('save')",
     "kept = [one for one in cachekit.records() if one.key == cache.report.as_dict()['key']]",
-    "assert kept or cache.report.seed, 'a checkpoint keeps what compiled'",
+    "assert kept or cache.report.nearest, 'a checkpoint keeps what compiled'",
     "assert all(one.soft['command.finished'] is (cache.report.status == 'hit') for one in kept)",
     "compile('evaluation'); event('evaluate'); event('train_end')",
     "compile('predict')",

@@ -309,10 +309,27 @@ def test_an_edited_script_begins_with_its_old_graphs(user):
     user.graphs("forward", "backward", "evaluation")
     second = user.run(*TRAIN)
     assert user.said == ["forward found", "backward found", "evaluation compiled"]
-    assert (second["status"], bool(second["seed"])) == ("miss", True)
+    assert (second["status"], bool(second["nearest"])) == ("miss", True)
     third = user.run(*TRAIN)
     assert (third["status"], third["compiled"], user.said[-1]) == ("hit", 0, "evaluation found")
     assert user.run(*TRAIN, options=("--recache",))["compiled"] == 3
+
+
+def test_graphs_are_carried_along_for_eight_edits_however_many_runs_added_some(user):
+    graphs = [f"graph-{number}" for number in range(10)]
+    (user.work / "train.py").write_text(READS)
+    for number in range(1, 11):
+        (user.work / "graphs").write_text(" ".join(graphs[:number]))
+        before = user.run(*TRAIN)
+        assert before["compiled"] == 1
+    compiled = []
+    for number in range(9):
+        (user.work / "train.py").write_text(f"{READS}# edit {number}\n")
+        done = user.run(*TRAIN)
+        user("store", "rm", before["key"])  # another record would do as well
+        before = done
+        compiled.append(done["compiled"])
+    assert compiled == [*[0] * 8, 10]
 
 
 @pytest.mark.feature("F2")

@@ -95,7 +95,7 @@ def test_a_real_script_that_is_killed_keeps_its_finished_graphs(tmp_path):
     assert process.returncode == 128 + signal.SIGTERM
     (user.work / "train.py").write_text(REAL)
     again = user.run("python", "train.py", "0.1")
-    assert (json.loads(user.said[-1])["compiled"], again["built"], bool(again["seed"])) == (0, 0, True)
+    assert (json.loads(user.said[-1])["compiled"], again["built"], bool(again["nearest"])) == (0, 0, True)
 
 
 DDP = """
