@@ -185,9 +185,8 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     if theirs is None:
         return ours
     merged = _merged(ours, theirs)
-    if (
-        merged.record.model_type == COMMAND
-    ):  # what a run was whose archives it has, as to come to its end, the record is
+    if merged.record.model_type == COMMAND:
+        # What a run was whose archives it has, as to come to its end, the record is.
         there = set(merged.record.modules)
         whole = [one.record.soft for one in (ours, theirs) if there.issuperset(one.record.modules)]
         said = {name for soft in whole for name, value in soft.items() if value is True}
