@@ -131,12 +131,16 @@ def duration(seconds: float) -> str:
     """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign, unless they are 0.0 s."""
     if seconds < 10:  # noqa: PLR2004
         return f"-{duration(-seconds)}" if round(seconds, 1) < 0 else f"{abs(seconds):.1f} s"
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004
-        return f"{whole} s"
-    if whole < 3600:  # noqa: PLR2004
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return _whole(round(seconds))
+
+
+@lru_cache(4096)
+def _whole(seconds: int) -> str:
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds} s"
+    if seconds < 3600:  # noqa: PLR2004
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def span(low: float, high: float) -> str:

@@ -16,7 +16,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,10 +94,12 @@ class Index:
 
     def listed(self) -> list[Listed]:
         """The records that can be used, the youngest first."""
+        import sqlite3
+
         query = (
             "SELECT key, recipe, compiler, folder, graphs, modules, bytes, compile_seconds, cold_seconds, created, "
-            "user || '@' || host FROM record WHERE usable"
-        )  # in the order in which they lie in the file: folder by folder it would be read again for each
+            "user || '@' || host FROM record WHERE usable ORDER BY created DESC, key DESC"
+        )  # folder by folder the file would be read again for each; and what is sorted later lies scattered in memory
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
 
         def listed(database: sqlite3.Connection) -> list[Listed]:
@@ -113,9 +114,14 @@ class Index:
                 in database.execute(query)
             ]  # fmt: skip
 
-        found = sorted(self._file.read(listed), key=attrgetter("key"), reverse=True)
-        found.sort(key=attrgetter("created"), reverse=True)  # by one text after another: no pairs are made of them
-        return found
+        def surely(database: sqlite3.Connection) -> list[Listed]:
+            try:
+                return listed(database)
+            except sqlite3.OperationalError:  # many records are sorted in a temporary file, for which there is no room
+                database.execute("PRAGMA temp_store = MEMORY")
+                return listed(database)
+
+        return self._file.read(surely)
 
     def doubtful(self, user: int) -> set[Place]:
         """The records that somebody else than a user and root can have written, by their files as they were read."""

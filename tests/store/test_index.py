@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import sqlite3
 import stat
@@ -165,6 +166,30 @@ def test_what_records_needed_that_are_gone_makes_room(home):
     with closing(sqlite3.connect(watched.store.layout.index)) as database:
         sizes = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("part", "whole", "named")]
     assert sizes == [0, 0, 0]
+
+
+def test_many_records_are_listed_in_order_also_where_no_temporary_file_has_room(home):
+    """SQLite sorts the rows of more than some thousand records in a file."""
+    fill(home, 1)
+    store = opened(home)
+    assert len(listed(store)) == 1
+    with closing(sqlite3.connect(store.layout.index)) as database, database:
+        columns = [name for _, name, *_ in database.execute("PRAGMA table_info(record)")]
+        values = {"id": "NULL", "key": "key || n", "created": "printf('%05d', (n * 7919) % 20011)"}
+        database.execute(
+            f"WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 20000) "
+            f"INSERT INTO record SELECT {', '.join(values.get(name, name) for name in columns)} FROM record, count"
+        )
+    roomy = store.index.listed()
+    size = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, size[1]))
+    try:
+        assert store.index.listed() == roomy
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, size)
+    order = [(row.created, row.key) for row in roomy]
+    assert len(order) == 20_001
+    assert order == sorted(order, reverse=True)
 
 
 def test_an_index_with_a_text_that_is_none_is_made_anew(home):
