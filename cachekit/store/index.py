@@ -2,8 +2,9 @@
 
 The record files are the truth. The index has a row for each, with the state of the file that the row was made of, and
 every question begins with a look at what has changed since: one `stat` for each folder of records, and one for each
-record where the answer must be exact (`gc`, `verify`). So a change is seen whoever made it, and an index that is lost,
-damaged or old costs the time of reading records, and nothing else.
+record where the answer must be exact (`gc`, `verify`). Then the checksums of all rows are compared as well, as SQLite
+has none. So a change is seen whoever made it, and an index that is lost, damaged or old costs the time of reading
+records; nothing is removed on the word of a damaged one.
 
 Where SQLite cannot work with the file (a store that others own, a file system without locks, a process that holds the
 file for seconds) the index is built in memory, from a copy of the file where that can be read.
@@ -30,6 +31,7 @@ from cachekit.store.index_rows import (
     Listed,
     WholeBlob,
     changed_folders,
+    check,
     drop,
     job_of,
     note_whole,
@@ -144,16 +146,15 @@ class Index:
 
         Of equally near ones those of a later compiler come first. As many are looked at as the caller takes.
         """
-        found = self._nearest(hard, compiler, directory)
+        found = self._nearest(Distances(hard), compiler, directory)
         while True:
-            with self._file.together():
+            with self._file.believed(), self._file.together(still=True):
                 near = next(found, None)
             if near is None:
                 return
             yield near
 
-    def _nearest(self, hard: Mapping[str, Any], compiler: str, directory: str) -> Iterator[NearRecord]:
-        distances = Distances(hard)
+    def _nearest(self, distances: Distances, compiler: str, directory: str) -> Iterator[NearRecord]:
         query = (
             "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
             "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?)) "
@@ -176,16 +177,19 @@ class Index:
 
     def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
         """The records that can be used with these hard ingredients, whatever their toolchains; no distance is told."""
-        with self._file.together():
+        with self._file.together(still=True):
             found = self._rows(f"{_ROWS} WHERE job = ? AND job <> '' {_IN_ORDER}", (job_of(hard),))
             return [NearRecord(row, self.hard(row)) for row in found]
 
     def hard(self, row: IndexRow) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
-        with self._file.together():
-            (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
-            bodies = self._parts(_NUMBERS.decode(parts))
-        return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
+        with self._file.believed(), self._file.together(still=True):
+            found = self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))
+            if not found:  # it was removed, or replaced
+                raise LostIndexError
+            numbers = _NUMBERS.decode(found[0][0])
+            bodies = self._parts(numbers)
+            return {name: json.loads(text) for number in numbers for name, text in bodies[number].items()}
 
     def named(self, row: IndexRow) -> dict[str, int]:
         """Sizes of the blobs that a record names, by digest; -1 where only the digest can be told."""
@@ -208,7 +212,9 @@ class Index:
         last = b""
         while found := self._file.ask(query, (last, PART)):
             last = found[-1][0]
-            yield [(digest.hex(), int(size)) for digest, sizes in found for size in sizes.split(",")]
+            with self._file.believed():
+                part = [(digest.hex(), int(size)) for digest, sizes in found for size in sizes.split(",")]
+            yield part
 
     def naming(self, digest: str, size: int) -> list[IndexRow]:
         """The records that can be used and name a blob of this digest and size."""
@@ -320,6 +326,8 @@ class Index:
         if not self._layout.records.is_dir() and not self._layout.index.exists():
             return
         self._file.begin()
+        if exact:
+            self._file.read(check)
         looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import closing
 
@@ -25,6 +26,7 @@ from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
+from cachekit.store.index import Index
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import decode, encode, sealed, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
@@ -147,15 +149,18 @@ def test_another_schema_is_read_once_and_is_not_listed(home, settled, reads):
 def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_exact(home, settled):
     records = fill(home, 3)
     assert len(listed(opened(home))) == 3
-    for record in records[:2]:
-        path = opened(home).layout.record(record.place)
+    paths = [opened(home).layout.record(record.place) for record in records]
+    for path in paths[:2]:
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
     with pytest.raises(IntegrityError, match=f"the store's record {records[0].key[:12]} cannot be used"):
         find_by_key(watched.store, records[0].key)
     assert len(watched.damage()) == 1, "whoever reads it finds out"
-    assert len(watched.store.rows()) == 2
-    assert len(listed(watched.store, exact=True)) == 1
+    assert len(watched.store.rows()) == 1, "one of them was set aside, so all files of the folder are looked at"
+    assert len(watched.store.rows()) == 1
+    paths[2].write_bytes(b"x" * paths[2].stat().st_size)
+    assert len(watched.store.rows()) == 1
+    assert listed(watched.store, exact=True) == []
 
 
 def test_what_records_needed_that_are_gone_makes_room(home):
@@ -190,6 +195,68 @@ def test_many_records_are_listed_in_order_also_where_no_temporary_file_has_room(
     order = [(row.created, row.key) for row in roomy]
     assert len(order) == 20_001
     assert order == sorted(order, reverse=True)
+
+
+DAMAGED = [
+    "DELETE FROM named WHERE record % 2",
+    "UPDATE named SET digest = digest || x'00' WHERE record = 1",
+    "UPDATE named SET size = size + 1 WHERE record = 1",
+    "UPDATE record SET parts = 'x'",
+    "UPDATE record SET parts = '[1, 99999]'",
+    "UPDATE record SET recipe = 'another' WHERE id = 1",
+    "UPDATE record SET usable = 0",
+    "DELETE FROM part WHERE id % 2",
+    "UPDATE part SET body = '{' || id",
+    "UPDATE folder SET common = '{'",
+    "UPDATE folder SET common = '[]'",
+    "DELETE FROM folder",
+]
+
+
+@pytest.mark.feature("S1")
+def test_nothing_is_removed_and_nothing_fails_by_a_damaged_index_that_sqlite_can_read(home, settled):
+    """SQLite has no checksums: what a bad disk or somebody's hand has changed looks like any other row."""
+    records = [publish(opened(home), make_record(number)) for number in range(4)]
+    expected = listed(opened(home))
+    blobs = sorted(opened(home).layout.blobs.rglob("*"))
+
+    def damage(how):
+        with closing(sqlite3.connect(opened(home).layout.index, isolation_level=None)) as database:
+            assert database.execute(how).rowcount > 0, how
+
+    for how in DAMAGED:
+        damage(how)
+        watched = Watched(home)
+        assert len(list(watched.store.around(records[0].hard).nearest())) <= 4, how
+        assert len(watched.store.listed()) <= 4, how
+        watched.store.layout.index.unlink(missing_ok=True)
+        listed(opened(home))
+        damage(how)
+        assert watched.gc(Keep()).bytes == 0, how
+        assert sorted(watched.store.layout.blobs.rglob("*")) == blobs, how
+        assert listed(opened(home)) == expected, how
+
+
+def test_a_record_that_goes_while_the_nearest_is_searched_for_harms_no_search(home, monkeypatch):
+    records = [publish(opened(home), make_record(number, (f"own {number}",))) for number in range(3)]
+    searcher, other = Watched(home), Watched(home)
+    file = searcher.store.layout.index.stat().st_ino
+    parts = Index._parts
+    waited = []
+
+    def slow(index, numbers):
+        if not waited:
+            waited.append(threading.Thread(target=other.gc, args=(Keep(max_size=0),)))
+            waited[0].start()
+            time.sleep(0.3)  # it has all that it needs but the index
+        return parts(index, numbers)
+
+    monkeypatch.setattr(Index, "_parts", slow)
+    found = [near.hard for near in searcher.store.around(records[0].hard).nearest()]
+    waited[0].join()
+    assert all(hard in [record.hard for record in records] for hard in found)
+    assert searcher.store.rows() == []
+    assert searcher.store.layout.index.stat().st_ino == file, "the index was not taken for damaged"
 
 
 def test_an_index_with_a_text_that_is_none_is_made_anew(home):
