@@ -44,9 +44,8 @@ def one_line(words: str) -> str:
 
 def each_one_line(lines: Sequence[str]) -> str:
     """Texts as lines, each as `one_line` has it; most need no change, which is seen of all of them at once."""
-    text = "\n".join(lines)
-    if text.replace("\n", "").isprintable() and text.count("\n") == len(lines) - 1:
-        return _unasked(text)
+    if "".join(lines).isprintable():
+        return _unasked("\n".join(lines))
     return "\n".join(map(one_line, lines))
 
 

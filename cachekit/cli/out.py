@@ -469,17 +469,27 @@ def table(
         right: Columns of numbers, which end at one edge.
         shrink: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
+    return table_of([*zip(*rows, strict=True)] or [()] * len(header), header, right, shrink)
+
+
+def table_of(
+    contents: Sequence[Sequence[str]],
+    header: Sequence[str],
+    right: Collection[int] = (),
+    shrink: Collection[int] = (),
+) -> list[str]:
+    """As `table`, of columns: of 100,000 rows these are made in less time."""
     # They are as wide as they are shown: a stranger's name may hold what is shown escaped. A loop over the cells of
     # 100,000 records takes longer than all else, so each different one is looked at once, and only where that must be.
-    contents = [list(column) for column in zip(header, *rows, strict=True)]
-    contents = [column if "".join(column).isprintable() else _escaped(column) for column in contents]
-    widths = [max(map(len, column)) for column in contents]
+    whole = [[name, *column] for name, column in zip(header, contents, strict=True)]
+    whole = [column if "".join(column).isprintable() else _escaped(column) for column in whole]
+    widths = [max(map(len, column)) for column in whole]
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
     while shrink and sum(widths) > room and widths[widest := max(shrink, key=widths.__getitem__)] > SHORTEST:
         widths[widest] -= 1
     padded = [
         _padded(column, width, str.rjust if place in right else str.ljust)
-        for place, (column, width) in enumerate(zip(contents, widths, strict=True))
+        for place, (column, width) in enumerate(zip(whole, widths, strict=True))
     ]
     return [*map(str.rstrip, map("  ".join, zip(*padded, strict=True)))]
 
