@@ -86,7 +86,7 @@ marked = $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.$
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
 	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq $(TESTS) >/dev/null
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --numprocesses 6 $(TESTS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --numprocesses 4 $(TESTS)
 
 ## make test-slow  real compiles, kill campaigns, real data, and everything that needs a server from a package
 test-slow: $(VENV)/.installed
