@@ -175,10 +175,14 @@ def test_with_recache_nothing_is_replaced_before_the_end(script):
     )  # fmt: skip
     script("train.py", "--die", code=-9)
     assert cache.records() == [before]
-    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "1 / 0")
-    script(code=1)
-    assert cache.records() == [before]
-    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "compile('three')")
+    for end, code in (("1 / 0", 1), ("raise SystemExit(3)", 3), ("", 0)):  # only the last one is its end
+        script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", end)
+        script(code=code)
+        assert cache.records() == [before]
+    script.write(
+        "cache = cachekit.attach('anew', recache=True)", "compile('one')", "cache.keep(finished=True)",
+        "compile('three')", "cache.keep(finished=False)", "os._exit(0)",
+    )  # fmt: skip
     script()
     [after] = cache.records()
     assert (len(after.modules), after.graphs) == (1, 2)
