@@ -335,7 +335,7 @@ def test_a_record_has_the_marks_of_the_runs_whose_archives_it_has(monkeypatch):
     assert not document.merge(ours, of_command(4, 5, 6, finished=False)).record.soft["command.finished"]
     ended = of_command(0, finished=True)
     assert document.merge(ended, theirs).record.soft["command.finished"]
-    slower = tuple(structs.replace(module, seconds=module.seconds + 1) for module in ended.record.modules)
+    slower = tuple(structs.replace(module, seconds=7.0) for module in ended.record.modules)
     ended = structs.replace(ended, record=structs.replace(ended.record, modules=slower))
     assert document.merge(ended, theirs).record.soft["command.finished"], "two machines never take the same time"
 
