@@ -2,9 +2,9 @@
 
 The record files are the truth. The index has a row for each, with the state of the file that the row was made of, and
 every question begins with a look at what has changed since: one `stat` for each folder of records, and one for each
-record where the answer must be exact (`gc`, `verify`). Then the checksums of all rows are compared as well, as SQLite
-has none. So a change is seen whoever made it, and an index that is lost, damaged or old costs the time of reading
-records; nothing is removed on the word of a damaged one.
+record where the answer must be exact (`gc`, `verify`). So a change is seen whoever made it, and an index that is lost,
+damaged or old costs the time of reading records. Before anything is removed, the checksums of all rows are compared, as
+SQLite has none.
 
 Where SQLite cannot work with the file (a store that others own, a file system without locks, a process that holds the
 file for seconds) the index is built in memory, from a copy of the file where that can be read.
@@ -293,13 +293,14 @@ class Index:
 
         self._file.change(work)
 
-    def looks(self, *, exact: bool, tell: Callable[[int, int], object]) -> Iterator[Index]:
+    def looks(self, *, exact: bool, checked: bool, tell: Callable[[int, int], object]) -> Iterator[Index]:
         """The index as the records are now; then, for whom it was lost before an answer came, as they are then.
 
         This is the only place that tries again: damage is found by any question, and what finds it discards the file.
 
         Args:
             exact: Look at each record's file, and not only whether others came to a folder or went.
+            checked: Compare the checksums of all rows.
             tell: Told how many of how many records were read.
 
         Raises:
@@ -309,7 +310,7 @@ class Index:
         for _ in range(LOOKS):
             try:
                 with self._file.together():
-                    self._refresh(exact=exact, tell=tell)
+                    self._refresh(exact=exact, checked=checked, tell=tell)
             except LostIndexError:
                 continue
             except OSError as error:
@@ -321,12 +322,12 @@ class Index:
             yield self
         raise LostIndexError
 
-    def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
+    def _refresh(self, *, exact: bool, checked: bool, tell: Callable[[int, int], object]) -> None:
         """Look what has changed in the store, and read it."""
         if not self._layout.records.is_dir() and not self._layout.index.exists():
             return
         self._file.begin()
-        if exact:
+        if checked:
             self._file.read(check)
         looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]

@@ -31,6 +31,7 @@ from cachekit.store.layout import Layout, Place
 from cachekit.store.record import decode, encode, sealed, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan
+from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.store_cases import home  # noqa: F401 - a fixture
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
@@ -239,6 +240,7 @@ def test_nothing_is_removed_and_nothing_fails_by_a_damaged_index_that_sqlite_can
         damage(how)
         assert watched.gc(Keep()).bytes == 0, how
         assert sorted(watched.store.layout.blobs.rglob("*")) == blobs, how
+        assert not verify(watched.session, quick=True).problems, how
         assert listed(opened(home)) == expected, how
 
 
