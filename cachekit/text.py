@@ -44,9 +44,8 @@ def one_line(words: str) -> str:
 
 def each_one_line(lines: Sequence[str]) -> str:
     """Texts as lines, each as `one_line` has it; most need no change, which is seen of all of them at once."""
-    text = "\n".join(lines)
-    if text.replace("\n", "").isprintable() and text.count("\n") == len(lines) - 1:
-        return _unasked(text)
+    if "".join(lines).isprintable():
+        return _unasked("\n".join(lines))
     return "\n".join(map(one_line, lines))
 
 
@@ -131,12 +130,16 @@ def duration(seconds: float) -> str:
     """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign, unless they are 0.0 s."""
     if seconds < 10:  # noqa: PLR2004
         return f"-{duration(-seconds)}" if round(seconds, 1) < 0 else f"{abs(seconds):.1f} s"
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004
-        return f"{whole} s"
-    if whole < 3600:  # noqa: PLR2004
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return _whole(round(seconds))
+
+
+@lru_cache(4096)
+def _whole(seconds: int) -> str:
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds} s"
+    if seconds < 3600:  # noqa: PLR2004
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def span(low: float, high: float) -> str:

@@ -313,7 +313,8 @@ class Runs(Questions):
             ingredients: Something else that shapes the graphs.
             soft_args: Names of arguments that affect no graph.
             require_warm: Raise `MissError` where there is no record, and in `check()` where something compiled.
-            recache: Restore nothing, and replace what there was.
+            recache: Restore nothing, and replace what there was once it is told that the work has come to its end: by
+                `keep(finished=True)`, `close()`, or the end of a `with` block. That a process exits tells nothing.
 
         Raises:
             MissError: There is no record, under `require_warm`.

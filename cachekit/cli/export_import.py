@@ -21,7 +21,7 @@ SHOWN = 12  # lines of each kind, for people
 Goal = Annotated[
     str,
     typer.Argument(
-        metavar="TARGET",
+        metavar="DESTINATION",
         help="NAME.tar for a bundle, - for one on stdout, or a folder: the root of a Neuron cache.",
         show_default=False,
     ),

@@ -459,7 +459,7 @@ def more(left: int, indent: int = 2) -> list[str]:
 
 
 def table(
-    rows: Sequence[Sequence[str]], header: Sequence[str], right: Collection[int] = (), shrink: Collection[int] = ()
+    rows: Iterable[Sequence[str]], header: Sequence[str], right: Collection[int] = (), shrink: Collection[int] = ()
 ) -> list[str]:
     """Columns as wide as their contents; the last one is not padded.
 
@@ -469,17 +469,38 @@ def table(
         right: Columns of numbers, which end at one edge.
         shrink: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
-    # Each different cell of a column is looked at once: of 100,000 records most are alike. They are as wide as they are
-    # shown: a stranger's name may hold what is shown escaped.
-    contents = list(zip(header, *rows, strict=True))
-    shown = [{cell: cell if cell.isprintable() else one_line(cell) for cell in set(column)} for column in contents]
-    widths = [max(map(len, cells.values())) for cells in shown]
+    return table_of([*zip(*rows, strict=True)] or [()] * len(header), header, right, shrink)
+
+
+def table_of(
+    contents: Sequence[Sequence[str]],
+    header: Sequence[str],
+    right: Collection[int] = (),
+    shrink: Collection[int] = (),
+) -> list[str]:
+    """As `table`, of columns: of 100,000 rows these are made in less time."""
+    # They are as wide as they are shown: a stranger's name may hold what is shown escaped. A loop over the cells of
+    # 100,000 records takes longer than all else, so each different one is looked at once, and only where that must be.
+    whole = [[name, *column] for name, column in zip(header, contents, strict=True)]
+    whole = [column if "".join(column).isprintable() else _escaped(column) for column in whole]
+    widths = [max(map(len, column)) for column in whole]
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
     while shrink and sum(widths) > room and widths[widest := max(shrink, key=widths.__getitem__)] > SHORTEST:
         widths[widest] -= 1
-    for place, (cells, width) in enumerate(zip(shown, widths, strict=True)):
-        for cell, text in cells.items():
-            short = cut(text, width)
-            cells[cell] = short.rjust(width) if place in right else short.ljust(width)
-    padded = [map(cells.__getitem__, column) for cells, column in zip(shown, contents, strict=True)]
-    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+    padded = [
+        _padded(column, width, str.rjust if place in right else str.ljust)
+        for place, (column, width) in enumerate(zip(whole, widths, strict=True))
+    ]
+    return [*map(str.rstrip, map("  ".join, zip(*padded, strict=True)))]
+
+
+def _escaped(column: Iterable[str]) -> list[str]:
+    cells = {cell: one_line(cell) for cell in set(column)}
+    return [cells[cell] for cell in column]
+
+
+def _padded(column: list[str], width: int, pad: Callable[[str, int], str]) -> Iterable[str]:
+    if {*map(len, column[1:])} == {width}:
+        return [pad(cut(column[0], width), width), *column[1:]]
+    cells = {cell: pad(cut(cell, width), width) for cell in set(column)}
+    return map(cells.__getitem__, column)

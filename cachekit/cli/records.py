@@ -45,20 +45,17 @@ def listed(found: list[Listed], home: str) -> list[str]:
     """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
     if not found:
         return [f"the store at {home} has no records", "next: cachekit warm RECIPE"]
-    rows = [
-        (
-            row.key[:12],
-            f"{row.recipe} (not used)" if row.refused else row.recipe,
-            row.directory,
-            str(row.graphs),
-            out.size(row.bytes),
-            out.duration(row.cold_seconds) if row.cold_seconds else "-",
-            row.created[:10],
-        )
-        for row in found
+    columns = [
+        [row.key[:12] for row in found],
+        [f"{row.recipe} (not used)" if row.refused else row.recipe for row in found],
+        [row.directory for row in found],
+        [str(row.graphs) for row in found],
+        [out.size(row.bytes) for row in found],
+        [out.duration(row.cold_seconds) if row.cold_seconds else "-" for row in found],
+        [row.created[:10] for row in found],
     ]
     found.clear()
-    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], shrink=(1, 2))
+    return out.table_of(columns, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], shrink=(1, 2))
 
 
 @verb("home", answers="StoredRecord")

@@ -225,7 +225,8 @@ def _enter(
 
 
 def _check_space(folder: Path) -> None:
-    if shutil.disk_usage(folder).free < _LEAST:
+    usage = shutil.disk_usage(folder)
+    if usage.total and usage.free < _LEAST:  # a file system in memory may tell no sizes
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 

@@ -28,6 +28,7 @@ from cachekit.process import user_name
 from cachekit.recipe.ingredients import Fingerprint, flat, worker_variables
 from cachekit.store import Store, leaks
 from cachekit.store.archive import UnsafeArchiveError, members
+from cachekit.store.durable import store_error
 from cachekit.store.record import Module, Provenance, Record, Reuse, is_archive, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
@@ -246,10 +247,12 @@ class Keeping(Struct, frozen=True):
         except (CachekitError, OSError) as error:
             if isinstance(error, StoreError | OSError) and not self._compiled(seen):
                 return self.record, ""
-            self.store.journal.emit("train.not-kept", reason=str(error))
-            reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
-            bypass(self.store.journal, reason, str(error))
-            return self.record, str(error)
+            if isinstance(error, OSError):
+                error = store_error(self.store.layout.home, error)
+            said = f"{error.said}; {error.hint}" if error.hint else error.said
+            self.store.journal.emit("train.not-kept", reason=said)
+            bypass(self.store.journal, "store-not-writable" if isinstance(error, StoreError) else "not-kept", said)
+            return self.record, said
 
     def _compiled(self, seen: Observed) -> bool:
         """Whether there is something new; also where nobody can tell."""
@@ -289,7 +292,7 @@ class Keeping(Struct, frozen=True):
     def _publish(self, harvest: Harvest | None, seen: Observed) -> Record | None:
         """Put what is new into the store; None if there is nothing to keep."""
         new = harvest.modules if harvest else ()
-        unused = self.nearest is None or (seen.exact and not seen.found)
+        unused = self.nearest is None or (not seen.found and (seen.exact or not self.ended))
         if self.record is None and not new and unused:
             return None
         store, place = self.store, self.prepared.place

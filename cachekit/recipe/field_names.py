@@ -101,6 +101,9 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
         hint = f"quote it, for the shell, too: '\"{said}\"'" if places.where(path).startswith("--set ") else hint
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
     expected = re.sub(r"`([a-z |]+)`", _in_words, expected)
+    # Only a recipe's name has a pattern.
+    expected = re.sub(" matching regex '.*'", " of small letters, digits, `.`, `_` and `-`", expected)
+    expected = re.sub(r"of length <= (\d+)", r"of \1 characters at most", expected)
     return RecipeError(f"{places.where(path)}: {dotted(path)} is {value!r}", cause=expected, hint=hint)
 
 

@@ -269,7 +269,7 @@ class Recipe(_Strict, frozen=True, kw_only=True):
         environment: Variables for the worker; in the key, but for those known not to reach a graph.
     """
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)", max_length=100)]
     description: str = ""
     task: TaskName = "text-classification"
     model: Model

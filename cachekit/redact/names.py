@@ -75,6 +75,7 @@ _PAIRS = {
 }  # fmt: skip
 # The values of tokens that are most often a tokenizer's.
 _LONG = 16
+_PART = 1 << 16  # characters
 _DRAWN = rf"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{{10,}}|(?=.*\d)(?=.*[a-z])[a-z\d]{{{_LONG},}}"
 # What looks like that, and is words with numbers, or a relative path; so is one random text of 16 characters in 1,000.
 _WORDS_OR_PATH = (
@@ -177,7 +178,12 @@ def hides(name: str, value: object) -> bool:
 @lru_cache(1)  # one text is asked about several times in turn
 def words_of(text: str) -> str:
     """The words of a text, each of them once and with a space behind it: a table says the same ones again and again."""
-    return f"{' '.join(set(text.split()))} "
+    words, at = set[str](), 0
+    while at < len(text):  # in parts that a processor's cache holds
+        end = text.find("\n", at + _PART) + 1 or len(text)
+        words.update(text[at:end].split())
+        at = end
+    return f"{' '.join(words)} "
 
 
 def is_drawn(value: str) -> bool:
@@ -255,6 +261,7 @@ _NEXT = rf"\\?[\"'](?:[ \t]*,\s{{0,40}}|[ \t]{{1,20}}){_QUOTE}"
 # `--name value`, inside of one text, and `'--name', 'value'`, as Python shows a command's words. What stands before the
 # first character is looked at after that: so `re` jumps from one to the next.
 _OPTION = rf"(-(?<![\w-]-)-?[A-Za-z][\w.-]{{0,99}})([ \t]+(?:{_QUOTE})?|{_NEXT})()"
+_OPTIONS = r"-(?<![\w-]-)-?[A-Za-z]"  # where one may be: most texts have none
 _PAIR = rf"\({_QUOTE}([A-Za-z_][\w.-]{{0,99}})({_NEXT})()"  # `("NAME", "value")`, as in `os.environ.items()`
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
@@ -279,7 +286,7 @@ def without_named(text: str, hidden: str) -> str:
     if " " in text or "," in text:
         if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
             text = "".join(_without(text, _TWO_WORDS, hidden))
-        text = "".join(_without(text, _OPTION, hidden)) if "-" in text else text
+        text = "".join(_without(text, _OPTION, hidden)) if re.search(_OPTIONS, words_of(text)) else text
         text = "".join(_without(text, _PAIR, hidden)) if "(" in text else text
     return "".join(_without_drawn(text, hidden))
 

@@ -45,6 +45,7 @@ from cachekit.remotes.listed_additions import (
     mark,
     marks,
     name_of,
+    said_of,
     unneeded,
 )
 from cachekit.remotes.offer import Draft, Offer
@@ -134,7 +135,7 @@ class Additions:
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        key, had = shared.record.key, marks(shared.record.modules)
+        key, had = shared.record.key, marks(shared.record)
         wanted: list[ListedAddition] = []
         for one in sorted(self._lacked.get(key, []), key=lambda one: (-len(one.marks), one.path)):
             room = len(wanted) < _READ and self._vain < _READ
@@ -193,6 +194,8 @@ class Additions:
         old = self._with(record.place, dropped) if replaces else self._recalled.get(record.key, [])
         removed = [Write(one.path, None, ANY) for one in old if hidden & one.marks]
         new = [module for module in record.modules if module.name not in there]
+        if not new and said_of(record):  # what is marked may be all that is new, and goes with modules
+            new = list(record.modules[:MODULES])
         # Of two archives one stays, unless it has all of the other; and what others signed is the whole record.
         if new and (is_closed(record) or self._signing.passes_on(todo)):
             new = list(record.modules)
@@ -237,7 +240,7 @@ class Additions:
         """Find additions of modules that a record lacks; returns the paths of those of which it has all."""
         merged = set[str]()
         for record in (one.record for one in draft.there):
-            had, digest = marks(record.modules), index.digits_of(record)
+            had, digest = marks(record), index.digits_of(record)
             for one in by_place.get(record.place, []):
                 if had >= one.marks or one.digest == digest:
                     merged.add(one.path)
@@ -317,7 +320,9 @@ class Additions:
         own = {name for name in names if (place, name) in self._offered}
         self._last |= {(place, name) for name in names}
         self._own.setdefault(place, {}).update((mark(name), name) for name in own)
-        said = ({WHOLE}, set[str]()) if whole else ({mark(name) for name in own}, {mark(name) for name in names - own})
+        runs = said_of(todo.record) if modules else []
+        told = {mark(name) for name in (*own, *runs)}, {mark(name) for name in names - own}
+        said = ({WHOLE}, set[str]()) if whole else told
         path = f"{layout.additions(place)}/{name_of(self._push, index.digits_of(todo.record), *said)}"
         self._done.add(path)
         return Write(path, raw, ANY)

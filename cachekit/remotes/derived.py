@@ -250,8 +250,8 @@ def _with_rows(
 ) -> RemoteIndex:
     """An index, or a part of one, with what a push says, and what it does not say of records that are as offered.
 
-    Where it has more modules of a record that this push has written, another push has added to that, or the row is
-    older than the record: it is read.
+    Where it has more modules of a record than this push knows, another push has added to that, or the row is older than
+    the record: it is read.
     """
     same = [Known.of(one.record) for one in (*todo.same, *todo.held)]
     rows = _rows(todo)
@@ -260,10 +260,10 @@ def _with_rows(
         for one in rows
         if written and one.key not in todo.shrunk and not known.modules_of(one) <= one.modules
     }
+    older |= {one.key: one.place for one in same if known.modules_of(one) > one.modules}
     renewed = _with_lost(storage, revision, part, {**unlisted, **dict.fromkeys(older.values(), "")})
-    return renewed.with_(
-        [*(one for one in same if not known.tells_of(one)), *(one for one in rows if one.key not in older)]
-    )
+    fresh = [*(one for one in same if not known.tells_of(one)), *rows]
+    return renewed.with_(one for one in fresh if one.key not in older)
 
 
 def _rows(todo: Draft) -> list[Known]:

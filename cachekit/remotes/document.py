@@ -187,8 +187,10 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     merged = _merged(ours, theirs)
     if merged.record.model_type == COMMAND:
         # What a run was whose archives it has, as to come to its end, the record is.
-        there = set(merged.record.modules)
-        whole = [one.record.soft for one in (ours, theirs) if there.issuperset(one.record.modules)]
+        there = {module.name for module in merged.record.modules}
+        whole = [
+            one.record.soft for one in (ours, theirs) if there.issuperset(module.name for module in one.record.modules)
+        ]
         said = {name for soft in whole for name, value in soft.items() if value is True}
         soft = {**merged.record.soft, **{name: True for name in said if name.startswith(f"{COMMAND}.")}}
         if soft != merged.record.soft:

@@ -6,7 +6,7 @@ See `additions`, whose names these are: `<push>-<digest>[-<mark>…][-taken-<mar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from cachekit.remotes import document, index, layout
 from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
-from cachekit.store.record import Module, is_closed
+from cachekit.store.record import COMMAND, Record, is_closed
 from cachekit.text import DAY
 
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
@@ -84,9 +84,14 @@ def mark(module: str) -> str:
     return hashlib.sha256(module.encode()).hexdigest()[:_MARK]
 
 
-def marks(modules: Iterable[Module]) -> frozenset[str]:
-    """The marks of some modules."""
-    return frozenset(mark(module.name) for module in modules)
+def marks(record: Record) -> frozenset[str]:
+    """The marks of a record's modules, and of what is marked of a command's runs: it must not be lost either."""
+    return frozenset(mark(name) for name in (*(module.name for module in record.modules), *said_of(record)))
+
+
+def said_of(record: Record) -> list[str]:
+    """What is marked of the runs of a command."""
+    return [name for name, value in record.soft.items() if value is True and name.startswith(f"{COMMAND}.")]
 
 
 def unneeded(
@@ -129,7 +134,7 @@ def unneeded(
             doubted.append(place)
     for place in doubted[:_DOUBTED]:
         if shared := document.listed(storage, layout.record_path(place), ""):
-            had, digest, closed = marks(shared.record.modules), index.digits_of(shared.record), is_closed(shared.record)
+            had, digest, closed = marks(shared.record), index.digits_of(shared.record), is_closed(shared.record)
             for one in by_place[place]:
                 # Of two archives one stays.
                 if had >= one.marks or one.digest == digest or (closed and not had < one.marks):

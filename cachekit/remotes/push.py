@@ -12,7 +12,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit import calls
-from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
+from cachekit.errors import (
+    CachekitError,
+    IntegrityError,
+    RemoteError,
+    SecretError,
+    SkippedError,
+    StoreError,
+    UntrustedError,
+)
 from cachekit.events import Journal, bypass
 from cachekit.files import read
 from cachekit.remotes import layout
@@ -202,6 +210,7 @@ def _push(
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
         trouble = lease.trouble if lease is not None and lease.remote is remote.storage else None
         told = reason.said in {remote.told, trouble.said if trouble is not None else ""}
+        told = told or (isinstance(reason, SkippedError) and bool(remote.told))
         _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
         if isinstance(reason, RemoteError) and not dry_run:
             kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"

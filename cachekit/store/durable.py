@@ -20,6 +20,7 @@ from cachekit.errors import StoreError
 from cachekit.files import create, hold
 from cachekit.inside import Inside, remove_tree
 from cachekit.private import CLOSED
+from cachekit.process import began
 from cachekit.text import cause_of
 
 LANES = 8  # files that are made durable at once
@@ -212,7 +213,7 @@ def made_again(base: int) -> list[str]:
 
 def _lives(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        began(pid)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:

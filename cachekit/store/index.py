@@ -3,7 +3,8 @@
 The record files are the truth. The index has a row for each, with the state of the file that the row was made of, and
 every question begins with a look at what has changed since: one `stat` for each folder of records, and one for each
 record where the answer must be exact (`gc`, `verify`). So a change is seen whoever made it, and an index that is lost,
-damaged or old costs the time of reading records, and nothing else.
+damaged or old costs the time of reading records. Before anything is removed, the checksums of all rows are compared, as
+SQLite has none.
 
 Where SQLite cannot work with the file (a store that others own, a file system without locks, a process that holds the
 file for seconds) the index is built in memory, from a copy of the file where that can be read.
@@ -16,7 +17,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from cachekit.store.index_rows import (
     Listed,
     WholeBlob,
     changed_folders,
+    check,
     drop,
     job_of,
     note_whole,
@@ -95,10 +96,12 @@ class Index:
 
     def listed(self) -> list[Listed]:
         """The records that can be used, the youngest first."""
+        import sqlite3
+
         query = (
             "SELECT key, recipe, compiler, folder, graphs, modules, bytes, compile_seconds, cold_seconds, created, "
-            "user || '@' || host FROM record WHERE usable"
-        )  # in the order in which they lie in the file: folder by folder it would be read again for each
+            "user || '@' || host FROM record WHERE usable ORDER BY created DESC, key DESC"
+        )  # folder by folder the file would be read again for each; and what is sorted later lies scattered in memory
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
 
         def listed(database: sqlite3.Connection) -> list[Listed]:
@@ -113,9 +116,14 @@ class Index:
                 in database.execute(query)
             ]  # fmt: skip
 
-        found = sorted(self._file.read(listed), key=attrgetter("key"), reverse=True)
-        found.sort(key=attrgetter("created"), reverse=True)  # by one text after another: no pairs are made of them
-        return found
+        def surely(database: sqlite3.Connection) -> list[Listed]:
+            try:
+                return listed(database)
+            except sqlite3.OperationalError:  # many records are sorted in a temporary file, for which there is no room
+                database.execute("PRAGMA temp_store = MEMORY")
+                return listed(database)
+
+        return self._file.read(surely)
 
     def doubtful(self, user: int) -> set[Place]:
         """The records that somebody else than a user and root can have written, by their files as they were read."""
@@ -138,16 +146,15 @@ class Index:
 
         Of equally near ones those of a later compiler come first. As many are looked at as the caller takes.
         """
-        found = self._nearest(hard, compiler, directory)
+        found = self._nearest(Distances(hard), compiler, directory)
         while True:
-            with self._file.together():
+            with self._file.believed(), self._file.together(still=True):
                 near = next(found, None)
             if near is None:
                 return
             yield near
 
-    def _nearest(self, hard: Mapping[str, Any], compiler: str, directory: str) -> Iterator[NearRecord]:
-        distances = Distances(hard)
+    def _nearest(self, distances: Distances, compiler: str, directory: str) -> Iterator[NearRecord]:
         query = (
             "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
             "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?)) "
@@ -170,16 +177,19 @@ class Index:
 
     def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
         """The records that can be used with these hard ingredients, whatever their toolchains; no distance is told."""
-        with self._file.together():
+        with self._file.together(still=True):
             found = self._rows(f"{_ROWS} WHERE job = ? AND job <> '' {_IN_ORDER}", (job_of(hard),))
             return [NearRecord(row, self.hard(row)) for row in found]
 
     def hard(self, row: IndexRow) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
-        with self._file.together():
-            (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
-            bodies = self._parts(_NUMBERS.decode(parts))
-        return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
+        with self._file.believed(), self._file.together(still=True):
+            found = self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))
+            if not found:  # it was removed, or replaced
+                raise LostIndexError
+            numbers = _NUMBERS.decode(found[0][0])
+            bodies = self._parts(numbers)
+            return {name: json.loads(text) for number in numbers for name, text in bodies[number].items()}
 
     def named(self, row: IndexRow) -> dict[str, int]:
         """Sizes of the blobs that a record names, by digest; -1 where only the digest can be told."""
@@ -202,7 +212,9 @@ class Index:
         last = b""
         while found := self._file.ask(query, (last, PART)):
             last = found[-1][0]
-            yield [(digest.hex(), int(size)) for digest, sizes in found for size in sizes.split(",")]
+            with self._file.believed():
+                part = [(digest.hex(), int(size)) for digest, sizes in found for size in sizes.split(",")]
+            yield part
 
     def naming(self, digest: str, size: int) -> list[IndexRow]:
         """The records that can be used and name a blob of this digest and size."""
@@ -281,13 +293,14 @@ class Index:
 
         self._file.change(work)
 
-    def looks(self, *, exact: bool, tell: Callable[[int, int], object]) -> Iterator[Index]:
+    def looks(self, *, exact: bool, checked: bool, tell: Callable[[int, int], object]) -> Iterator[Index]:
         """The index as the records are now; then, for whom it was lost before an answer came, as they are then.
 
         This is the only place that tries again: damage is found by any question, and what finds it discards the file.
 
         Args:
             exact: Look at each record's file, and not only whether others came to a folder or went.
+            checked: Compare the checksums of all rows.
             tell: Told how many of how many records were read.
 
         Raises:
@@ -297,7 +310,7 @@ class Index:
         for _ in range(LOOKS):
             try:
                 with self._file.together():
-                    self._refresh(exact=exact, tell=tell)
+                    self._refresh(exact=exact, checked=checked, tell=tell)
             except LostIndexError:
                 continue
             except OSError as error:
@@ -309,11 +322,13 @@ class Index:
             yield self
         raise LostIndexError
 
-    def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
+    def _refresh(self, *, exact: bool, checked: bool, tell: Callable[[int, int], object]) -> None:
         """Look what has changed in the store, and read it."""
         if not self._layout.records.is_dir() and not self._layout.index.exists():
             return
         self._file.begin()
+        if checked:
+            self._file.read(check)
         looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):

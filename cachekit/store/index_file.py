@@ -18,6 +18,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from cachekit import whose
 from cachekit.errors import StoreError
 from cachekit.private import FILE
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
 
 # Raise the number when the tables or the meaning of a column change: an index of another number is built anew.
-VERSION = 100 * SCHEMA + 3
+VERSION = 100 * SCHEMA + 4
 PATIENCE = 5.0  # seconds to wait for another process that writes to the index
 _TABLES = """
 CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,
@@ -37,16 +39,16 @@ CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type
     UNIQUE (directory, model_type));
 CREATE TABLE made_by (folder INTEGER NOT NULL, compiler TEXT NOT NULL, PRIMARY KEY (folder, compiler)) WITHOUT ROWID;
 CREATE TABLE record (id INTEGER PRIMARY KEY, folder INTEGER NOT NULL, key TEXT NOT NULL,
-    inode INTEGER NOT NULL, owner INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL,
+    owner INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL,
     published REAL NOT NULL, size INTEGER NOT NULL, flaw TEXT NOT NULL, usable INTEGER NOT NULL,
     compiler TEXT NOT NULL, recipe TEXT NOT NULL, graphs INTEGER NOT NULL,
     modules INTEGER NOT NULL, bytes INTEGER NOT NULL, compile_seconds REAL NOT NULL, cold_seconds REAL NOT NULL,
     created TEXT NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL, instance TEXT NOT NULL,
-    job TEXT NOT NULL, parts TEXT NOT NULL, UNIQUE (folder, key));
+    job TEXT NOT NULL, parts TEXT NOT NULL, checksum INTEGER NOT NULL, UNIQUE (folder, key));
 CREATE INDEX record_key ON record (key);
 CREATE INDEX record_job ON record (job) WHERE job <> '';
 CREATE INDEX record_flaw ON record (flaw) WHERE flaw <> '';
-CREATE TABLE part (id INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE);
+CREATE TABLE part (id INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE, checksum INTEGER NOT NULL);
 CREATE TABLE named (digest BLOB NOT NULL, record INTEGER NOT NULL, size INTEGER NOT NULL,
     PRIMARY KEY (digest, record)) WITHOUT ROWID;
 CREATE INDEX named_record ON named (record);
@@ -54,6 +56,13 @@ CREATE TABLE whole (digest BLOB PRIMARY KEY, state TEXT NOT NULL, pieces BLOB NO
 """
 
 _T = TypeVar("_T")
+_IMPOSSIBLE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    msgspec.DecodeError,
+)  # of answers that cannot be true
 
 
 class LostIndexError(StoreError):
@@ -72,7 +81,7 @@ class LostIndexError(StoreError):
 class _Thread(threading.local):
     """The file as one thread has it open, between questions that it asks together."""
 
-    keeps = False
+    keeps = still = False
     database: sqlite3.Connection | None = None
 
     @contextmanager
@@ -83,6 +92,8 @@ class _Thread(threading.local):
             return
         try:
             self.database = self.database or _connect(path)
+            if self.still and not self.database.in_transaction:
+                self.database.execute("BEGIN")
             yield self.database
         except BaseException:
             self.close()  # what comes next may find another file
@@ -120,15 +131,37 @@ class IndexFile:
         self._mark = self._run(_mark)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """What this thread asks meanwhile opens the file once: that takes ten times as long as a small question."""
-        outer, self._thread.keeps = self._thread.keeps, True
+    def together(self, *, still: bool = False) -> Iterator[None]:
+        """What this thread asks meanwhile opens the file once: that takes ten times as long as a small question.
+
+        Args:
+            still: Nobody changes the index meanwhile: other processes wait until they may. Nothing is changed inside.
+        """
+        thread = self._thread
+        outer, thread.keeps, thread.still = (thread.keeps, thread.still), True, thread.still or still
         try:
             yield
         finally:
-            self._thread.keeps = outer
-            if not outer:
-                self._thread.close()
+            thread.keeps, thread.still = outer
+            if not thread.keeps or (still and not thread.still):
+                thread.close()
+
+    @contextmanager
+    def believed(self) -> Iterator[None]:
+        """What the block makes of answers: if they cannot be true, the file is damaged, though SQLite can read it.
+
+        Raises:
+            LostIndexError: They cannot; the next call finds a new index.
+        """
+        try:
+            yield
+        except _IMPOSSIBLE as error:
+            if self._memory is None:
+                self._discard()
+            else:
+                with self._mutex:
+                    self._keep(_connect(":memory:"))
+            raise LostIndexError from error
 
     def ask(self, query: str, values: tuple[Any, ...] = (), *, any_file: bool = False) -> list[tuple[Any, ...]]:
         """The answers to a query.
@@ -144,8 +177,9 @@ class IndexFile:
         return self._surely(lambda database: database.execute(query, values).fetchall(), any_file=any_file)
 
     def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What some work makes of the answers to a query as they come; raises as `ask`."""
-        return self._surely(work, any_file=False)
+        """What some work makes of the answers to a query as they come; raises as `ask` and `believed`."""
+        with self.believed():
+            return self._surely(work, any_file=False)
 
     def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""
@@ -157,8 +191,9 @@ class IndexFile:
             yield from self.ask(f"{query} ({','.join('?' * len(some))})", some)
 
     def change(self, work: Callable[[sqlite3.Connection], None], *, any_file: bool = False) -> None:
-        """Do work that changes the index, all of it or nothing; raises as `ask`. For any file it may be done twice."""
-        self._surely(_whole(work), any_file=any_file)
+        """Do work that changes the index, all of it or nothing; raises as `read`. For any file it may be done twice."""
+        with self.believed():
+            self._surely(_whole(work), any_file=any_file)
 
     def _surely(self, work: Callable[[sqlite3.Connection], _T], *, any_file: bool) -> _T:
         for _ in range(2 if any_file else 0):

@@ -7,9 +7,11 @@ import os
 import re
 import stat
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -116,7 +118,6 @@ class ReadRecord(Struct, frozen=True):
         owner: The user whose file it is; `NOBODY` of a link, and where others can write to it as well.
     """
 
-    inode: int
     owner: int
     state: str
     seen: int
@@ -154,7 +155,7 @@ def read_file(place: Place, path: Path) -> ReadRecord:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return ReadRecord(0, NOBODY, "", seen, 0.0, 0, None, f"it cannot be read: {cause_of(error)}", {})
+        return ReadRecord(NOBODY, "", seen, 0.0, 0, None, f"it cannot be read: {cause_of(error)}", {})
     record, flaw = judged(raw)
     if record is not None and (record.directory, record.model_type, record.key) != place:
         record, flaw = None, "it is another key's record"
@@ -164,7 +165,7 @@ def read_file(place: Place, path: Path) -> ReadRecord:
         named = {found.decode("ascii"): -1 for found in _DIGESTS.findall(raw) if found != place[2].encode()}
     open_to_others = path.is_symlink() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     owner = NOBODY if open_to_others else status.st_uid
-    return ReadRecord(status.st_ino, owner, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
+    return ReadRecord(owner, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
 
 
 def job_of(hard: Mapping[str, Any]) -> str:
@@ -223,20 +224,51 @@ def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) 
     about = (
         folder,
         key,
-        read.inode,
         read.owner,
         read.state,
         read.seen,
         read.published,
         read.size,
         read.flaw,
-        record is not None,
+        int(record is not None),
     )
-    marks = ",".join("?" * (1 + len(about) + len(said)))
-    new = database.execute(f"INSERT INTO record VALUES ({marks})", (None, *about, *said)).lastrowid  # noqa: S608
-    rows = ((bytes.fromhex(digest), new, size) for digest, size in named.items())
-    database.executemany("INSERT OR IGNORE INTO named VALUES (?, ?, ?)", rows)
+    blobs = {bytes.fromhex(digest): size for digest, size in named.items()}
+    row = [*about, *said]
+    row.append(_checksum(row, sum(map(_checksum_of_named, blobs, blobs.values()))))
+    marks = ",".join("?" * (1 + len(row)))
+    new = database.execute(f"INSERT INTO record VALUES ({marks})", (None, *row)).lastrowid  # noqa: S608
+    database.executemany("INSERT INTO named VALUES (?, ?, ?)", ((digest, new, size) for digest, size in blobs.items()))
     return pairs
+
+
+def check(database: sqlite3.Connection) -> None:
+    """Compare each record's row, what it names, and its ingredients with their checksums.
+
+    Raises:
+        ValueError: They are not as they were written.
+    """
+    parts = set[int]()
+    for number, body, checksum in database.execute("SELECT id, body, checksum FROM part"):
+        if crc32(body.encode()) != checksum:
+            raise ValueError(f"part {number} has another checksum")
+        parts.add(number)
+    named = defaultdict[int, int](int)
+    for record, digest, size in database.execute("SELECT record, digest, size FROM named NOT INDEXED"):
+        named[record] += _checksum_of_named(digest, size)
+    for number, *row, checksum in database.execute("SELECT * FROM record"):
+        if _checksum(row, named.pop(number, 0)) != checksum or not parts.issuperset(json.loads(row[-1])):
+            raise ValueError(f"row {number} has another checksum, or lacks a part")
+    if named:
+        raise ValueError("some names are of no record")
+
+
+def _checksum(row: list[Any], named: int) -> int:
+    return crc32(repr((row, named)).encode())
+
+
+def _checksum_of_named(digest: bytes, size: int) -> int:
+    """Of one blob that a record names: their sum is that of all, in any order."""
+    return crc32(digest, size & 0xFFFFFFFF)
 
 
 def _part_numbers(database: sqlite3.Connection, pairs: Mapping[str, str]) -> list[int]:
@@ -247,7 +279,7 @@ def _part_numbers(database: sqlite3.Connection, pairs: Mapping[str, str]) -> lis
     numbers = []
     for group in groups.values():
         body = json.dumps(group, ensure_ascii=False)
-        database.execute("INSERT OR IGNORE INTO part (body) VALUES (?)", (body,))
+        database.execute("INSERT OR IGNORE INTO part (body, checksum) VALUES (?, ?)", (body, crc32(body.encode())))
         numbers += [number for (number,) in database.execute("SELECT id FROM part WHERE body = ?", (body,))]
     return numbers
 
@@ -317,16 +349,16 @@ def changed_folders(ask: Ask, records: Path, *, exact: bool) -> list[ChangedFold
 
 def _compare(ask: Ask, path: str, folder: int, *, exact: bool) -> tuple[list[str], list[int]]:
     """Names of the records of a folder that are to be read, and rows whose files are gone."""
-    rows = ask("SELECT key, id, inode, state, seen FROM record WHERE folder = ?", (folder,))
-    known = {f"{key}.json": (number, inode, state, seen) for key, number, inode, state, seen in rows}
+    rows = ask("SELECT key, id, state, seen FROM record WHERE folder = ?", (folder,))
+    known = {f"{key}.json": (number, state, seen) for key, number, state, seen in rows}
     fresh = []
     try:
         with os.scandir(path) as listing:
             for item in listing:
                 if not item.name.endswith(".json") or not item.name.isascii():
                     continue
-                _, inode, state, seen = known.pop(item.name, (0, 0, "", 0))
-                if inode != item.inode() or not state or (exact and not _is_as(item, state, seen)):
+                _, state, seen = known.pop(item.name, (0, "", 0))
+                if not _is_as(item, state, seen if exact else None):
                     fresh.append(item.name)
     except FileNotFoundError:  # and so are its records
         fresh = []
@@ -358,13 +390,13 @@ def _subfolders(path: str, *, strict: bool) -> list[str]:
         return []
 
 
-def _is_as(item: os.DirEntry[str], state: str, seen: int) -> bool:
-    """Whether a record's file is in the state in which it was read, and was not changed since in the same moment."""
+def _is_as(item: os.DirEntry[str], state: str, seen: int | None) -> bool:
+    """Whether a record's file is as it was when it was read; and when, if it could have changed in that moment."""
     try:
         status = item.stat()
     except OSError:
         return False
-    return state == state_of(status) and seen - status.st_ctime_ns > SETTLED
+    return state == state_of(status) and (seen is None or seen - status.st_ctime_ns > SETTLED)
 
 
 def _is_text(name: str) -> bool:

@@ -127,6 +127,7 @@ class Remover:
         self._layout = store.layout
         self._tell = tell
         self._count = 0
+        self._checked = False
         self._folders: dict[str, int | None] = {}  # that are open during a slice; None where there is no such folder
         self.removed = Removed()
 
@@ -183,6 +184,9 @@ class Remover:
     @contextmanager
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
+        if not self._checked:  # while others may work
+            self._store.refresh(checked=True)
+            self._checked = True
         try:
             with self._store.rwlock.write_lock(WAIT), ExitStack() as self._slice:
                 self._folders.clear()

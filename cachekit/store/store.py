@@ -87,21 +87,22 @@ class Store:
         """The record at a place, its own digest checked; its blobs are not, which `lookup` does."""
         return self._load(place, check_blobs=False)
 
-    def refresh(self, *, exact: bool = False) -> Index:
+    def refresh(self, *, exact: bool = False, checked: bool = False) -> Index:
         """The index, as the records are at this moment.
 
         Args:
             exact: Look at each record's file; else only whether records came or went, which is enough to find one by
                 its key or its ingredients, as those are what its name says.
+            checked: Compare the checksums of all that the index says: for who removes or reports on the word of it.
 
         Raises:
             StoreError: A folder of records cannot be read, and it is to be exact.
         """
-        return next(self._looks(exact=exact))
+        return next(self._looks(exact=exact, checked=checked))
 
-    def _looks(self, *, exact: bool = False) -> Iterator[Index]:
+    def _looks(self, *, exact: bool = False, checked: bool = False) -> Iterator[Index]:
         tell = lambda done, of: self.journal.show("store.reading", done=done, of=of)  # noqa: E731
-        return self.index.looks(exact=exact, tell=tell)
+        return self.index.looks(exact=exact, checked=checked, tell=tell)
 
     def _ask(self, question: Callable[[Index], _T]) -> _T:
         """What the index answers, as the records are at this moment."""

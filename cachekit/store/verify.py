@@ -185,7 +185,7 @@ def verify(store: Store, cache_dirs: Path, depth: Depth, examine: Callable[[str]
     layout = store.layout
     if not layout.root.exists():
         return Verified(depth == "there")
-    index = store.refresh(exact=True)
+    index = store.refresh(exact=True, checked=True)
     keys, later = index.keys(), index.count_later()
     look = _Look(store, depth, examine)
     problems, notes = look.at_all(len(keys))

@@ -220,7 +220,7 @@ def _script(program: str) -> CachekitError:
 def _not_run(program: str, error: OSError) -> CachekitError:
     missing = isinstance(error, FileNotFoundError)
     return UsageError(
-        f"the command {program} was not found" if missing else f"{program} cannot be run",
+        f"the command {program or repr(program)} was not found" if missing else f"{program} cannot be run",
         cause="no file and no program on PATH has this name" if missing else cause_of(error),
         hint="cachekit run -- COMMAND ARGUMENT..., as you would type it without cachekit",
     )

@@ -226,12 +226,14 @@ class Attachment:
     def keep(self, *, finished: bool) -> Attached:
         """Keep what compiled so far; never raises: what could not be kept stands in the report.
 
-        With `recache`, nothing is kept before the work has come to its end, or the process to its own.
+        With `recache`, a record is replaced only once the work has come to its end.
 
         Args:
             finished: The work has come to its end, so that the record is a whole one.
         """
-        return self.report if self._replaces and not finished else self._keep(finished=finished, ended=finished)
+        if self._replaces and not (finished or self._kept):
+            return self.report
+        return self._keep(finished=finished, ended=finished)
 
     def _keep(self, *, finished: bool, ended: bool) -> Attached:
         finishes = finished and not self._finished
@@ -265,8 +267,8 @@ class Attachment:
         return self._close(ended=True)
 
     def leave(self) -> None:
-        """Close as the process ends: of an error that ended it, Python says that it told of it."""
-        self._close(ended=getattr(sys, "last_value", None) is None)
+        """Close because the process exits, which does not tell whether its work has come to its end."""
+        self._close(ended=self._finished)
 
     def _close(self, *, ended: bool) -> Attached:
         if self._closed or os.getpid() != self._pid:

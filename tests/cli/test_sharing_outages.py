@@ -95,6 +95,14 @@ def test_a_failure_is_told_once(member, hub):
         assert answer.err.count("it asks to wait an hour or more") == 1
 
 
+def test_the_failure_of_a_run_is_told_once_though_its_push_skips_the_remote(member, hub):
+    member.variables |= {"CACHEKIT_PATIENCE_SECONDS": "0"}
+    hub.fault("502", "*", times=None)
+    told = member("warm", "tiny.yaml").err
+    assert told.count("502") == 1, told
+    assert told.splitlines()[-1] == "warning: not pushed, and kept here: see above; later: cachekit push --pending"
+
+
 def test_a_repo_that_is_not_there_is_told_once(member):
     told = member("warm", "tiny.yaml", "--cache", "local:rw,hf://team/nowhere:rw").err
     assert told.count("404 Repository not found") == 1

@@ -64,7 +64,7 @@ def test_one_that_fails_stops_no_other_and_says_why(fleet):
 
 
 def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
-    fleet.environment["STANDIN_DELAY"] = "1"
+    fleet.environment["STANDIN_DELAY"] = "0.4"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2, 3]), "--on", "local", "--jobs", "2")
     until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
     run.kill()
@@ -75,7 +75,7 @@ def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
 
 
 def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
-    fleet.environment["STANDIN_DELAY"] = "1"
+    fleet.environment["STANDIN_DELAY"] = "0.4"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local")
     until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
     run.send_signal(signal.SIGINT)

@@ -133,9 +133,11 @@ def test_what_must_be_there_is_named(missing, text):
 
 
 def test_a_name_that_could_be_no_folder_is_refused():
-    for name in ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"']:
+    for name in ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"', "x" * 101]:
         error = refused(f"model: {{id: b}}\nname: {name}\n")
         assert error.message.startswith("r.yaml, line 2: name is ")
+        assert "regex" not in error.cause
+    assert error.cause == "expected text of 100 characters at most"
 
 
 @pytest.mark.parametrize("name", ["bert", "b", "0", "bert-base_uncased.v2"])

@@ -41,7 +41,7 @@ from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import serve, title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, names, others, wish
 from tests.remotes.watched_storages import Counted
-from tests.support.standins import Watched, publish, recipe
+from tests.support.standins import Watched, make_record, publish, recipe
 from tests.trust.flow_cases import ALICE, BOB, trust
 from tests.trust.trust_cases import key
 
@@ -333,6 +333,21 @@ def test_a_slower_push_leaves_the_row_of_one_that_added_to_the_same_record(tmp_p
 
     fill_whole(tmp_path / "ann", Late(bucket()), [(record, files)])
     assert [one.modules for one in there(bucket()).rows()] == [2]
+
+
+def test_a_push_of_another_record_leaves_the_row_of_one_that_somebody_added_to_meanwhile(tmp_path, wanted, bucket):
+    record, files = made_from(wanted)
+    (first,) = record.modules
+    more = structs.replace(record, modules=(first, structs.replace(first, name="standin-1.0/MODULE_2")))
+    fill_whole(tmp_path / "ann", bucket(), [(record, files)])
+
+    class Slow(Counted):
+        def upload(self, *arguments):
+            fill_whole(tmp_path / "bob", bucket(), [(more, files)])
+            return self._storage.upload(*arguments)
+
+    fill_whole(tmp_path / "ann", Slow(bucket()), [(record, files), make_record(9, ("another",))])
+    assert {one.key: one.modules for one in there(bucket()).rows()}[record.key] == 2
 
 
 def test_a_record_that_somebody_removed_and_that_comes_back_smaller_has_the_row_of_what_it_is(tmp_path, wanted, bucket):

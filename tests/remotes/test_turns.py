@@ -333,13 +333,34 @@ def test_a_record_has_the_marks_of_the_runs_whose_archives_it_has(monkeypatch):
     more = of_command(3, finished=False)
     assert document.merge(more, merged) == merged, "it has as many as it may"
     assert not document.merge(ours, of_command(4, 5, 6, finished=False)).record.soft["command.finished"]
-    assert document.merge(of_command(0, finished=True), theirs).record.soft["command.finished"]
+    ended = of_command(0, finished=True)
+    assert document.merge(ended, theirs).record.soft["command.finished"]
+    slower = tuple(structs.replace(module, seconds=7.0) for module in ended.record.modules)
+    ended = structs.replace(ended, record=structs.replace(ended.record, modules=slower))
+    assert document.merge(ended, theirs).record.soft["command.finished"], "two machines never take the same time"
 
 
 def names(bucket, record, count):
     """Somebody puts what is no addition where those to a record lie."""
     ends = (f"{number:012x}-{'c' * 8}-{number:010x}.json" for number in range(count))
     bucket.write([(f"{layout.additions(record.place)}/{end}", b"{}") for end in ends])
+
+
+def test_that_a_run_of_a_command_came_to_its_end_is_not_lost_though_it_added_no_module():
+    def of_command(*numbers, finished):
+        made = together(*map(archive, numbers))
+        record = structs.replace(made.shared.record, model_type="command", soft={"command.finished": finished})
+        return Offer(Shared(record, {}), made.sources)
+
+    for seed in range(40):
+        with world(seed) as bucket:
+            bucket.alone(of_command(0, finished=False))
+            bucket.now += 100
+            bucket.push(of_command(0, finished=True))
+            bucket.push(of_command(0, 1, finished=False))
+            bucket.run()
+            assert not bucket.trouble(bucket.pushed())
+            assert bucket.records()[0].record.soft["command.finished"], seed
 
 
 def test_additions_to_records_that_are_not_there_cost_little():

@@ -19,7 +19,7 @@ from cachekit.store.compile_lock import CompileLock
 from cachekit.store.durable import Scratch
 from cachekit.store.gc import Keep, fits
 from cachekit.store.pins import note_use
-from cachekit.store.removal import Remover
+from cachekit.store.removal import Remover, Victim
 from cachekit.verbs.entry import Named
 from cachekit.verbs.plan import plan
 from cachekit.verbs.records import pin, pins
@@ -160,6 +160,32 @@ def test_what_no_record_names_goes_whatever_the_limits(home, watched):
     assert [file.path for file in done.files] == [f"v1/blobs/{gone[:2]}/{gone}"]
     assert find(watched.store, new[0]) == new[0]
     assert watched.gc(Keep()).bytes == 0
+
+
+def test_what_got_a_record_or_a_user_since_it_was_planned_stays(home, watched):
+    record = publish(watched.store, make_record(1))
+    digests, blobs = [file.sha256 for file in record.files], [watched.store.layout.blob(f.sha256) for f in record.files]
+    remover = Remover(watched.store)
+    remover.blobs(digests)
+    assert served(watched.store, record) == expected(make_record(1))
+    watched.store.layout.record(record.place).unlink()
+    user = Watched(home).store
+    with user.using():
+        user.use(record.files)
+        remover.blobs(digests)
+        assert all(blob.exists() for blob in blobs)
+    remover.blobs(digests)
+    assert not any(blob.exists() for blob in blobs)
+
+
+def test_a_record_that_was_published_again_since_it_was_planned_stays(watched):
+    record = publish(watched.store, make_record(1))
+    row = watched.store.refresh(exact=True).row(record.place)
+    again = publish(watched.store, (structs.replace(record, recipe="another"), {}))
+    remover = Remover(watched.store)
+    remover.records([Victim(row, time.time() + DAY, "beyond the limit")])
+    assert [reason for _, reason in remover.removed.kept] == ["it was published again"]
+    assert find(watched.store, again) == again
 
 
 def test_garbage_goes_and_what_lives_stays(home, watched):

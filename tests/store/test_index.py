@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import sqlite3
 import stat
@@ -10,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import closing
 
@@ -24,10 +26,12 @@ from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
+from cachekit.store.index import Index
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import decode, encode, sealed, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan
+from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.store_cases import home  # noqa: F401 - a fixture
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
@@ -146,25 +150,120 @@ def test_another_schema_is_read_once_and_is_not_listed(home, settled, reads):
 def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_exact(home, settled):
     records = fill(home, 3)
     assert len(listed(opened(home))) == 3
-    for record in records[:2]:
-        path = opened(home).layout.record(record.place)
+    paths = [opened(home).layout.record(record.place) for record in records]
+    for path in paths[:2]:
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
     with pytest.raises(IntegrityError, match=f"the store's record {records[0].key[:12]} cannot be used"):
         find_by_key(watched.store, records[0].key)
     assert len(watched.damage()) == 1, "whoever reads it finds out"
-    assert len(watched.store.rows()) == 2
-    assert len(listed(watched.store, exact=True)) == 1
+    assert len(watched.store.rows()) == 1, "one of them was set aside, so all files of the folder are looked at"
+    assert len(watched.store.rows()) == 1
+    paths[2].write_bytes(b"x" * paths[2].stat().st_size)
+    assert len(watched.store.rows()) == 1
+    assert listed(watched.store, exact=True) == []
 
 
 def test_what_records_needed_that_are_gone_makes_room(home):
     watched = Watched(home)
     for number in range(20):
         publish(watched.store, make_record(number, (f"own {number}",)))
+    before = listed(watched.store)
+    watched.gc(Keep(max_size=sum(row.bytes for row in watched.store.rows()) // 2))
+    after = listed(watched.store)
+    assert 0 < len(after) < 20
+    assert set(after) < set(before), "what others need stays"
     watched.gc(Keep(max_size=0))
     with closing(sqlite3.connect(watched.store.layout.index)) as database:
         sizes = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("part", "whole", "named")]
     assert sizes == [0, 0, 0]
+
+
+def test_many_records_are_listed_in_order_also_where_no_temporary_file_has_room(home):
+    """SQLite sorts the rows of more than some thousand records in a file."""
+    fill(home, 1)
+    store = opened(home)
+    assert len(listed(store)) == 1
+    with closing(sqlite3.connect(store.layout.index)) as database, database:
+        columns = [name for _, name, *_ in database.execute("PRAGMA table_info(record)")]
+        values = {"id": "NULL", "key": "key || n", "created": "printf('%05d', (n * 7919) % 20011)"}
+        database.execute(
+            f"WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 20000) "
+            f"INSERT INTO record SELECT {', '.join(values.get(name, name) for name in columns)} FROM record, count"
+        )
+    roomy = store.index.listed()
+    size = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, size[1]))
+    try:
+        assert store.index.listed() == roomy
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, size)
+    order = [(row.created, row.key) for row in roomy]
+    assert len(order) == 20_001
+    assert order == sorted(order, reverse=True)
+
+
+DAMAGED = [
+    "DELETE FROM named WHERE record % 2",
+    "UPDATE named SET digest = digest || x'00' WHERE record = 1",
+    "UPDATE named SET size = size + 1 WHERE record = 1",
+    "UPDATE record SET parts = 'x'",
+    "UPDATE record SET parts = '[1, 99999]'",
+    "UPDATE record SET recipe = 'another' WHERE id = 1",
+    "UPDATE record SET usable = 0",
+    "DELETE FROM part WHERE id % 2",
+    "UPDATE part SET body = '{' || id",
+    "UPDATE folder SET common = '{'",
+    "UPDATE folder SET common = '[]'",
+    "DELETE FROM folder",
+]
+
+
+@pytest.mark.feature("S1")
+def test_nothing_is_removed_and_nothing_fails_by_a_damaged_index_that_sqlite_can_read(home, settled):
+    """SQLite has no checksums: what a bad disk or somebody's hand has changed looks like any other row."""
+    records = [publish(opened(home), make_record(number)) for number in range(4)]
+    expected = listed(opened(home))
+    blobs = sorted(opened(home).layout.blobs.rglob("*"))
+
+    def damage(how):
+        with closing(sqlite3.connect(opened(home).layout.index, isolation_level=None)) as database:
+            assert database.execute(how).rowcount > 0, how
+
+    for how in DAMAGED:
+        damage(how)
+        watched = Watched(home)
+        assert len(list(watched.store.around(records[0].hard).nearest())) <= 4, how
+        assert len(watched.store.listed()) <= 4, how
+        watched.store.layout.index.unlink(missing_ok=True)
+        listed(opened(home))
+        damage(how)
+        assert watched.gc(Keep()).bytes == 0, how
+        assert sorted(watched.store.layout.blobs.rglob("*")) == blobs, how
+        assert not verify(watched.session, quick=True).problems, how
+        assert listed(opened(home)) == expected, how
+
+
+def test_a_record_that_goes_while_the_nearest_is_searched_for_harms_no_search(home, monkeypatch):
+    records = [publish(opened(home), make_record(number, (f"own {number}",))) for number in range(3)]
+    searcher, other = Watched(home), Watched(home)
+    file = searcher.store.layout.index.stat().st_ino
+    parts = Index._parts
+    waited = []
+
+    def slow(index, numbers):
+        if not waited:
+            waited.append(threading.Thread(target=other.gc, args=(Keep(max_size=0),)))
+            waited[0].start()
+            time.sleep(0.3)  # it has all that it needs but the index
+        return parts(index, numbers)
+
+    monkeypatch.setattr(Index, "_parts", slow)
+    found = [near.hard for near in searcher.store.around(records[0].hard).nearest()]
+    waited[0].join()
+    assert all(hard in [record.hard for record in records] for hard in found)
+    assert searcher.store.rows() == []
+    assert searcher.store.layout.index.stat().st_ino == file, "the index was not taken for damaged"
 
 
 def test_an_index_with_a_text_that_is_none_is_made_anew(home):

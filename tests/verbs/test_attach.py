@@ -175,13 +175,17 @@ def test_with_recache_nothing_is_replaced_before_the_end(script):
     )  # fmt: skip
     script("train.py", "--die", code=-9)
     assert cache.records() == [before]
-    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "1 / 0")
-    script(code=1)
-    assert cache.records() == [before]
-    script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", "compile('three')")
+    for end, code in (("1 / 0", 1), ("raise SystemExit(3)", 3), ("", 0)):  # only the last one is its end
+        script.write("cache = cachekit.attach('anew', recache=True)", "compile('one')", end)
+        script(code=code)
+        assert cache.records() == [before]
+    script.write(
+        "cache = cachekit.attach('anew', recache=True)", "compile('one')", "cache.keep(finished=True)",
+        "compile('three')", "cache.keep(finished=False)", "os._exit(0)",
+    )  # fmt: skip
     script()
     [after] = cache.records()
-    assert (len(after.modules), after.graphs) == (1, 2)
+    assert (len(after.modules), after.graphs) == (2, 2), "an archive at each of the two"
     assert after.modules != before.modules
     script.write(
         "cache = cachekit.attach('first', recache=True)", "compile('one')", "cache.keep(finished=False)",

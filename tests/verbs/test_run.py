@@ -315,6 +315,13 @@ def test_an_edited_script_begins_with_its_old_graphs(user):
     assert user.run(*TRAIN, options=("--recache",))["compiled"] == 3
 
 
+def test_a_run_that_ends_before_it_looks_for_a_graph_keeps_nothing(user):
+    user.run(*TRAIN)
+    (user.work / "train.py").write_text("raise SystemExit(9)\n")
+    user("run", "--", *TRAIN, code=9)
+    assert len(json.loads(user("store", "ls", "-f", "json").stdout)) == 1
+
+
 def test_graphs_are_carried_along_for_eight_edits_however_many_runs_added_some(user):
     graphs = [f"graph-{number}" for number in range(10)]
     (user.work / "train.py").write_text(READS)
@@ -388,6 +395,7 @@ def test_on_a_full_disk_the_command_runs_with_its_graphs_in_the_temporary_folder
     done = user("run", "--", *TRAIN)
     assert "another compiled" in done.stdout
     assert "could not be kept" in done.stderr
+    assert f"the store at {user.home} cannot be written: No space left on device; free some space" in done.stderr
     assert not list((user.home / "v1").glob("cache_dirs/*/*"))
     done = user("run", "--", *TRAIN, TMPDIR=str(small_disk), code=1)
     assert "free some space" in the_error_of(done)[3]

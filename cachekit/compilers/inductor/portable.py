@@ -219,7 +219,8 @@ def ungraphed(counters: Mapping[str, Mapping[str, int]]) -> str:
     frames = counters["frames"]["total"]
     if not frames or any(graphs(counters).values()):
         return ""
-    said = f"torch.compile looked at {frames} functions and made no graph: there is nothing to cache"
+    functions = f"{frames} function{'s' * (frames != 1)}"  # the package may not be there
+    said = f"torch.compile looked at {functions} and made no graph: there is nothing to cache"
     # Around the module's own forward it breaks the graph, and PyTorch's own modules it does not look into [torch 2.13].
     if any("DistributedDataParallel" in reason for reason in counters["graph_break"]):
         said += (

@@ -49,8 +49,8 @@ def seaweedfs(folder: Path) -> Iterator[str]:
     (folder / "s3.json").write_text(json.dumps({"identities": [account]}))
     s3, filer, master, volume = _ports(4)
     command = [
-        weed, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}", "-volume.max=50",
-        "-master.volumeSizeLimitMB=64", "-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}",
+        weed, f"-logdir={folder}", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}",
+        "-volume.max=50", "-master.volumeSizeLimitMB=64", "-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}",
         "-s3.port.iceberg=0", "-s3.port.lance=0",  # else fixed ports, which a second server cannot have
         f"-filer.port={filer}", f"-master.port={master}", f"-volume.port={volume}",
     ]  # fmt: skip
