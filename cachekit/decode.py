@@ -33,10 +33,12 @@ def from_json(raw: bytes | str, kind: type[T]) -> T:
 
     Raises:
         msgspec.MsgspecError: It is no JSON, or another value; before msgspec 0.20 not a ValueError.
-        UnicodeDecodeError: It is not UTF-8.
         RecursionError: It is nested too deeply.
     """
-    return _decoder(kind).decode(raw)
+    try:
+        return _decoder(kind).decode(raw)
+    except UnicodeDecodeError as error:  # in a text
+        raise msgspec.DecodeError(f"it is not UTF-8: {error}") from error
 
 
 def from_builtins(value: Any, kind: type[T]) -> T:

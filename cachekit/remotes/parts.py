@@ -2,9 +2,9 @@
 
     {"record": {"schema": 3, "record": {all but modules}, "whole": "<sha256>", "parts": ["<sha256>", …], "tail": "…"},
      "sha256": "…"}
-    cachekit/v1/blobs/ab/<sha256>  base64 of zlib of {"modules": […], "inline": {…}}: of so many modules, in their order
+    cachekit/v1/blobs/ab/<sha256>  base64 of zlib of {"modules": […], "inline": {…}}: of some modules, in their order
 
-A record grows at its end: the tail has the last modules as a part would, until they are as many as one. So a push that
+A record grows at its end: the tail has the last modules as a part would, until they make up one. So a push that
 adds a module writes the document alone, and parts that lie there are neither sent nor, where they are here, read. The
 record, its digest and its signatures are what they are in one document. A cachekit that knows no parts, or no tail,
 finds a record of a later schema, which is a miss.
@@ -43,10 +43,12 @@ from cachekit.store.record import (
 )
 
 SCHEMA, SCHEMA_OF_TAIL = 2, 3  # the store's records, and short ones, have 1
-MODULES = 256  # of a part; a record of no more lies in one document
+MODULES = 256  # of a part at most; a record of no more lies in one document
+WEIGHT = 48 << 10  # bytes of a part, about, of which a push of one module sends as many with the tail at most
+_FILE = 80  # bytes of what a part says of a file, about
 LANES = 8  # parts that are read at once
 # Anybody may have written them. Many times what a record has.
-_MOST = 1024  # parts
+_MOST = 4096  # parts
 _LARGEST = 16 << 20  # bytes of one as it lies there
 
 Fetch = Callable[[str], bytes]  # the bytes of the part of this digest
@@ -70,15 +72,26 @@ def divided(document: Mapping[str, Any]) -> tuple[bytes, dict[str, bytes]]:
     if len(modules) <= MODULES:
         return serialise(document), {}
     inline = document.get("inline", {})
-    *whole, last = (_packed(modules[at : at + MODULES], inline) for at in range(0, len(modules), MODULES))
-    has_tail = len(modules) % MODULES > 0
-    parts = {hashlib.sha256(raw).hexdigest(): raw for raw in (whole if has_tail else [*whole, last])}
+    whole, rest = _grouped(modules, inline)
+    parts = {hashlib.sha256(raw).hexdigest(): raw for raw in (_packed(group, inline) for group in whole)}
     record = {name: value for name, value in document["record"].items() if name != "modules"}
     head = {"schema": SCHEMA, "record": record, "whole": document["sha256"], "parts": list(parts)}
-    if has_tail:
-        head |= {"schema": SCHEMA_OF_TAIL, "tail": last.decode()}
+    if rest:
+        head |= {"schema": SCHEMA_OF_TAIL, "tail": _packed(rest, inline).decode()}
     others = {name: value for name, value in document.items() if name == "places"}
     return serialise(sealed("record", head) | others), parts
+
+
+def _grouped(modules: Sequence[Any], inline: Mapping[str, str]) -> tuple[list[list[Any]], list[Any]]:
+    """The modules of each part, and those that make up none yet: however the record goes on, these groups stay."""
+    groups, group, weight = list[list[Any]](), list[Any](), 0
+    for module in modules:
+        group.append(module)
+        weight += sum(_FILE + len(inline.get(file["sha256"], "")) for file in module["files"])
+        if len(group) == MODULES or weight >= WEIGHT:
+            groups.append(group)
+            group, weight = [], 0
+    return groups, group
 
 
 def _packed(modules: Sequence[Any], inline: Mapping[str, Any]) -> bytes:

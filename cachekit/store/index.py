@@ -328,7 +328,8 @@ class Index:
             return
         self._file.begin()
         if checked:
-            self._file.read(check)
+            with self._file.together(still=True):
+                self._file.read(check)
         looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):

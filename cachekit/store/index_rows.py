@@ -217,8 +217,9 @@ def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) 
         made = record.provenance
         pairs = {name: canonical_json(value).decode() for name, value in sorted(record.hard.items())}
         said = (
-            record.compiler, record.recipe, record.graphs, len(record.modules), record.size, record.compile_seconds,
-            record.cold_seconds, made.created, made.user, made.host, made.instance, job_of(record.hard),
+            record.compiler, record.recipe, record.graphs, len(record.modules), record.size,
+            record.compile_seconds + 0.0, record.cold_seconds + 0.0,  # SQLite has no -0.0
+            made.created, made.user, made.host, made.instance, job_of(record.hard),
             json.dumps(_part_numbers(database, pairs)),
         )  # fmt: skip
     about = (

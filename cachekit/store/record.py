@@ -29,6 +29,8 @@ SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 _SAID = 300  # characters of what is wrong with a document
 MOST_VALUES = 1_000_000  # as `values_of` counts them: each file has four
+_LARGEST_FILE = 1 << 42  # bytes; those of all files are a whole number that SQLite has
+_MOST_GRAPHS = 1 << 42
 
 _DIGEST = rf"^{DIGEST}\Z"
 _PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
@@ -52,7 +54,7 @@ class File(Struct, frozen=True, forbid_unknown_fields=True):
     """One file of a module: its path inside the module, its bytes and their SHA-256."""
 
     path: RelativePath
-    size: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0, le=_LARGEST_FILE)]
     sha256: Digest
 
 
@@ -99,7 +101,7 @@ class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     key: Digest
-    graphs: Annotated[int, Meta(ge=0)]
+    graphs: Annotated[int, Meta(ge=0, le=_MOST_GRAPHS)]
     cold_seconds: Annotated[float, Meta(ge=0)]
 
 
@@ -125,7 +127,7 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True,
     hard: dict[str, Any]
     soft: dict[str, Any]
     modules: tuple[Module, ...]
-    graphs: Annotated[int, Meta(ge=0)]
+    graphs: Annotated[int, Meta(ge=0, le=_MOST_GRAPHS)]
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
     reused: Reuse | UnsetType = UNSET

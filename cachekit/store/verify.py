@@ -238,6 +238,7 @@ class _Look:
         self._depth = depth
         self._examine = examine
         self._done = 0  # bytes so far
+        self._names: tuple[int, dict[str, str]] = (0, {})  # of the last record that was asked for: see `_name`
         self.seen = self.size = 0
 
     def at_all(self, count: int) -> tuple[list[Problem], list[str]]:
@@ -326,12 +327,13 @@ class _Look:
         return ""
 
     def _name(self, row: IndexRow, digest: str) -> str:
-        record = self.record(row)
-        for module in record.modules if record else ():
-            for file in module.files:
-                if file.sha256 == digest:
-                    return file_path(module, file)
-        return ""
+        if self._names[0] != row.id:
+            record, names = self.record(row), dict[str, str]()
+            for module in record.modules if record else ():
+                for file in module.files:
+                    names.setdefault(file.sha256, file_path(module, file))
+            self._names = row.id, names
+        return self._names[1].get(digest, "")
 
     def _is_as(self, row: IndexRow) -> bool:
         try:

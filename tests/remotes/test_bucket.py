@@ -12,7 +12,7 @@ import huggingface_hub
 import pytest
 from msgspec import structs
 
-from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
+from cachekit.errors import AuthError, BusyError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
 from cachekit.remotes.layout import blob_path
 from cachekit.remotes.port import ABSENT, ANY, Commit, Limits, Write
@@ -233,6 +233,15 @@ def test_files_are_sent_again_where_a_try_fails_and_documents_are_looked_for(hub
         write(storage, DOCUMENT, b"one")
     assert hub.count("POST */batch") == 3
     write(storage, DOCUMENT, b"one")
+
+
+def test_a_refused_batch_says_nothing_of_what_lies_there(hub):
+    storage = make_storage(hub)
+    hub.fault("412", "POST */batch", times=1)
+    with pytest.raises(BusyError):
+        storage.upload([upload_of("m/a", b"a")], "", QUIET)
+    storage.upload([upload_of("m/a", b"a")], "", QUIET)
+    assert storage.stat(["m/a"], "").keys() == {"m/a"}
 
 
 # Names, and what is installed.

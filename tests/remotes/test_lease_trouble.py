@@ -150,6 +150,7 @@ def test_a_taking_that_is_never_answered_is_not_tried_for_longer_than_one(swappe
         b'{"schema": 2}',
         b'{"owner": null}',
         b"\xff\0",
+        b'{"recipe": "\xff"}',
         b"x" * 100_000,
     ],
 )

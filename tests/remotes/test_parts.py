@@ -17,7 +17,7 @@ from cachekit.remotes.hub import bucket as hub_bucket
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
-from cachekit.store.record import DamagedRecordError, Module, decode, sealed, serialise
+from cachekit.store.record import DamagedRecordError, File, Module, decode, sealed, serialise
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import make, member  # noqa: F401 - fixtures
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
@@ -31,6 +31,22 @@ def long_record(number, *, size=3000):
     made, contents = make_record(1, tuple(f"{one:04}" for one in range(number)), size=size)
     modules = tuple(Module(f"standin-1.0/MODULE_{file.path}", (file,)) for file in made.files)
     return structs.replace(made, modules=modules), contents
+
+
+def test_one_more_module_sends_no_more_of_the_record_where_tiny_files_travel_with_it():
+    record, _ = long_record(2)
+    flags = [f"--flag={number}".encode() * 40 for number in range(600)]
+    named = [(hashlib.sha256(raw).hexdigest(), raw) for raw in flags]
+    modules = tuple(
+        Module(f"standin-1.0/MODULE_{number}", (File("flags", len(raw), sha256),))
+        for number, (sha256, raw) in enumerate(named)
+    )
+    before = document.Shared(structs.replace(record, modules=modules[:-1]), dict(named[:-1]))
+    after = document.Shared(structs.replace(record, modules=modules), dict(named))
+    assert set(before.parts) <= set(after.parts), "the parts stay as they are"
+    assert len(after.document) < 2 * parts.WEIGHT
+    assert len(after.parts) < 30
+    assert document.read(after.document, after.parts.__getitem__) == after
 
 
 @pytest.fixture
@@ -223,7 +239,7 @@ def test_a_part_that_is_none_is_damage(kind):
     [
         {"parts": []},
         {"parts": ["../../../../etc/passwd"]},
-        {"parts": ["a" * 64] * 1025},
+        {"parts": ["a" * 64] * 4097},
         {"parts": 7},
         {"whole": "0" * 64},
         {"record": []},
@@ -254,7 +270,7 @@ def test_parts_are_not_all_fetched_before_the_first_is_found_wrong():
 def test_many_parts_have_no_more_values_than_one_document():
     """The smallest of them is a few kilobytes, and the same one may be named a thousand times."""
     shared, asked = Shared(long_record(parts.MODULES + 1)[0]), []
-    head = json.loads(shared.document)["record"] | {"parts": ["a" * 64] * 1024}
+    head = json.loads(shared.document)["record"] | {"parts": ["a" * 64] * 4096}
     part = packed(b'{"modules": [' + b"{}," * 250_000 + b'{}], "inline": {}}')
 
     def fetch(name):

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from contextlib import closing
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -264,6 +265,41 @@ def test_a_record_that_goes_while_the_nearest_is_searched_for_harms_no_search(ho
     assert all(hard in [record.hard for record in records] for hard in found)
     assert searcher.store.rows() == []
     assert searcher.store.layout.index.stat().st_ino == file, "the index was not taken for damaged"
+
+
+def test_what_is_published_while_checksums_are_compared_is_no_damage(home, monkeypatch):
+    store, other = opened(home), Watched(home).store
+    for number in range(3):
+        publish(store, make_record(number))
+    file = store.layout.index.stat().st_ino
+    waited = []
+
+    def slow(*values):
+        if not waited:
+            waited.append(threading.Thread(target=publish, args=(other, make_record(9, ("another",)))))
+            waited[0].start()
+            time.sleep(0.3)
+        return crc32(*values)
+
+    monkeypatch.setattr(index_rows, "crc32", slow)
+    store.refresh(exact=True, checked=True)
+    waited[0].join()
+    assert len(store.rows()) == 4
+    assert store.layout.index.stat().st_ino == file
+
+
+def test_numbers_that_sqlite_has_not_harm_no_index(home, settled):
+    good = put(home, made(1))
+    put(home, structs.replace(made(2), compile_seconds=-0.0))
+    large = structs.replace(made(3), graphs=1 << 63)
+    path = put(home, large)
+    store = opened(home)
+    file = store.refresh(exact=True, checked=True) and store.layout.index.stat().st_ino
+    assert len(store.refresh(exact=True, checked=True).keys()) == 3
+    assert [row.key for row in store.rows()] == sorted({made(1).key, made(2).key})
+    assert store.layout.index.stat().st_ino == file
+    assert good.exists()
+    assert not path.exists(), "it is damaged, and was set aside"
 
 
 def test_an_index_with_a_text_that_is_none_is_made_anew(home):

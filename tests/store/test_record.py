@@ -47,7 +47,7 @@ PATHS = st.lists(STEPS, min_size=1, max_size=3).map("/".join)
 SECONDS = st.floats(0, 1e6)
 MAPPINGS = st.dictionaries(TEXTS, VALUES, max_size=3)
 FILES = st.lists(
-    st.builds(File, PATHS, st.integers(0, 2**62), DIGESTS), min_size=1, max_size=2, unique_by=lambda f: f.path
+    st.builds(File, PATHS, st.integers(0, 2**42), DIGESTS), min_size=1, max_size=2, unique_by=lambda f: f.path
 )
 MODULES = st.lists(
     st.builds(Module, PATHS, FILES.map(tuple), st.none() | SECONDS), max_size=2, unique_by=lambda m: m.name
@@ -61,7 +61,7 @@ RECORDS = st.builds(
     model_type=STEPS,
     recipe=TEXTS,
     modules=MODULES,
-    graphs=st.integers(0, 2**62),
+    graphs=st.integers(0, 2**42),
     compile_seconds=SECONDS,
     provenance=st.builds(
         Provenance, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=2), TEXTS

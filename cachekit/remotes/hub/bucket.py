@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cachekit import redact
-from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
+from cachekit.errors import (
+    BusyError,
+    ConflictError,
+    IntegrityError,
+    RemoteError,
+    TooLargeError,
+    UncertainError,
+    UsageError,
+)
 from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.layout import BLOBS, INDEX, RECORDS, ROOT, TINY, blob_path, check, is_good
@@ -240,11 +248,17 @@ class BucketStorage(Storage):
             patience: How often a request that failed may be sent again meanwhile: none for what others may write too.
 
         Raises:
+            BusyError: The Hub says that something is in the way.
             UncertainError: No answer came, or the line was cut: it may have happened, or happen still.
             CachekitError: The Hub refused.
         """
         call = self._client.call(uploads=True, slack=size, patience=patience, again=frozenset({"POST"}))
-        self._client.send(lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call)
+        try:
+            self._client.send(
+                lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call
+            )
+        except ConflictError as error:  # a bucket compares nothing, so this says nothing of what lies there
+            raise BusyError(error.message, cause=error.cause) from error
 
     def _look(self, paths: Sequence[str], fresh: float = 0.0) -> dict[str, tuple[Entry, str]]:
         """The files that exist, with their Xet hashes; what was seen so many seconds ago counts."""
