@@ -15,7 +15,7 @@ from cachekit.key.canonical import canonical_json
 from cachekit.remotes.document import Shared
 from cachekit.remotes.layout import record_path
 from cachekit.store.bundle import INDEX, header
-from cachekit.store.record import serialise
+from cachekit.store.record import File, serialise
 from tests.store.bundle_files import crafted, sealed, taken
 from tests.support.standins import garbage_of, make_record, tree
 
@@ -194,12 +194,12 @@ def test_a_bundle_that_is_not_what_its_records_say_is_refused(yard, whole):
 def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_read(yard):
     """Its index and its records agree; only the room is missing."""
     record, _ = make_record(artifacts=("a",))
-    file = structs.replace(record.modules[0].files[0], size=1 << 55)
-    record = structs.replace(record, modules=(structs.replace(record.modules[0], files=(file,)),))
+    files = tuple(File(f"{number}", 1 << 42, f"{number:064x}") for number in range(4096))
+    record = structs.replace(record, modules=(structs.replace(record.modules[0], files=files),))
     raw = Shared(record).raw
     listed = [
         {"path": record_path(record.place), "size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()},
-        {"path": f"{record.modules[0].name}/{file.path}", "size": file.size, "sha256": file.sha256},
+        *({"path": f"{record.modules[0].name}/{one.path}", "size": one.size, "sha256": one.sha256} for one in files),
     ]
     with pytest.raises(StoreError, match="no room for this bundle"):
         taken(yard / "home", crafted([(record_path(record.place), raw)], listed=listed))
