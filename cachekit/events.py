@@ -220,7 +220,7 @@ def parse(raw: bytes) -> list[Event]:
     for line in filter(None, raw.split(b"\n")):
         try:
             event: Any = from_json(line, object)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except (msgspec.DecodeError, RecursionError):
             try:  # what json writes and msgspec does not read: NaN, halves of surrogate pairs
                 event = json.loads(line.decode(errors="replace"))
             except (ValueError, RecursionError):

@@ -45,7 +45,6 @@ from cachekit.remotes.listed_additions import (
     mark,
     marks,
     name_of,
-    said_of,
     unneeded,
 )
 from cachekit.remotes.offer import Draft, Offer
@@ -194,7 +193,7 @@ class Additions:
         old = self._with(record.place, dropped) if replaces else self._recalled.get(record.key, [])
         removed = [Write(one.path, None, ANY) for one in old if hidden & one.marks]
         new = [module for module in record.modules if module.name not in there]
-        if not new and said_of(record):  # what is marked may be all that is new, and goes with modules
+        if not new and document.said_of(record):  # what is marked may be all that is new, and goes with modules
             new = list(record.modules[:MODULES])
         # Of two archives one stays, unless it has all of the other; and what others signed is the whole record.
         if new and (is_closed(record) or self._signing.passes_on(todo)):
@@ -320,7 +319,7 @@ class Additions:
         own = {name for name in names if (place, name) in self._offered}
         self._last |= {(place, name) for name in names}
         self._own.setdefault(place, {}).update((mark(name), name) for name in own)
-        runs = said_of(todo.record) if modules else []
+        runs = document.said_of(todo.record) if modules else []
         told = {mark(name) for name in (*own, *runs)}, {mark(name) for name in names - own}
         said = ({WHOLE}, set[str]()) if whole else told
         path = f"{layout.additions(place)}/{name_of(self._push, index.digits_of(todo.record), *said)}"

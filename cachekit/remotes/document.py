@@ -188,14 +188,16 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     if merged.record.model_type == COMMAND:
         # What a run was whose archives it has, as to come to its end, the record is.
         there = {module.name for module in merged.record.modules}
-        whole = [
-            one.record.soft for one in (ours, theirs) if there.issuperset(module.name for module in one.record.modules)
-        ]
-        said = {name for soft in whole for name, value in soft.items() if value is True}
-        soft = {**merged.record.soft, **{name: True for name in said if name.startswith(f"{COMMAND}.")}}
+        whole = [one.record for one in (ours, theirs) if there.issuperset(module.name for module in one.record.modules)]
+        soft = {**merged.record.soft, **{name: True for record in whole for name in said_of(record)}}
         if soft != merged.record.soft:
             merged = structs.replace(merged, record=structs.replace(merged.record, soft=soft))
     return merged
+
+
+def said_of(record: Record) -> list[str]:
+    """What is marked of the runs of a command: that one came to its end, say."""
+    return [name for name, value in record.soft.items() if value is True and name.startswith(f"{COMMAND}.")]
 
 
 def _merged(ours: Shared, theirs: Shared) -> Shared:

@@ -15,7 +15,7 @@ from cachekit.remotes import document, index, layout
 from cachekit.remotes.index import RemoteIndex
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
-from cachekit.store.record import COMMAND, Record, is_closed
+from cachekit.store.record import Record, is_closed
 from cachekit.text import DAY
 
 KEPT = 900.0  # seconds by the remote's clock: a change takes at most 75 s there, or as long as its bytes take
@@ -86,12 +86,7 @@ def mark(module: str) -> str:
 
 def marks(record: Record) -> frozenset[str]:
     """The marks of a record's modules, and of what is marked of a command's runs: it must not be lost either."""
-    return frozenset(mark(name) for name in (*(module.name for module in record.modules), *said_of(record)))
-
-
-def said_of(record: Record) -> list[str]:
-    """What is marked of the runs of a command."""
-    return [name for name, value in record.soft.items() if value is True and name.startswith(f"{COMMAND}.")]
+    return frozenset(mark(name) for name in (*(module.name for module in record.modules), *document.said_of(record)))
 
 
 def unneeded(

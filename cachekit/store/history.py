@@ -133,7 +133,7 @@ def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, 
             try:
                 line = from_json(text, _Line)
                 known[line.run] = line
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except msgspec.DecodeError:
                 # Most likely torn by a kill: then its journal is still there, or the line was written again.
                 if run := RUN.search(text.decode("ascii", "replace")):
                     damaged[run[0]] = path

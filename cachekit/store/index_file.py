@@ -56,13 +56,8 @@ CREATE TABLE whole (digest BLOB PRIMARY KEY, state TEXT NOT NULL, pieces BLOB NO
 """
 
 _T = TypeVar("_T")
-_IMPOSSIBLE = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    msgspec.DecodeError,
-)  # of answers that cannot be true
+# What it raises to make something of answers that cannot be true.
+_IMPOSSIBLE = (LookupError, TypeError, ValueError, AttributeError, msgspec.DecodeError)
 
 
 class LostIndexError(StoreError):
