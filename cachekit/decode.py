@@ -37,7 +37,7 @@ def from_json(raw: bytes | str, kind: type[T]) -> T:
     """
     try:
         return _decoder(kind).decode(raw)
-    except UnicodeDecodeError as error:  # in a text
+    except UnicodeError as error:  # in a text
         raise msgspec.DecodeError(f"it is not UTF-8: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Reading values in threads."""
+"""Reading values: in threads, and what is no UTF-8."""
 
 from __future__ import annotations
 
@@ -38,3 +38,9 @@ def test_threads_that_read_a_type_first_do_not_end_the_process(read):
         return "alive"
 
     assert side_by_side(1, work) == ["alive"]
+
+
+@pytest.mark.parametrize("raw", [b'"\xff"', b"\xff", b'{"a": "\xc3"}', '"\ud800"'])
+def test_a_text_that_is_no_utf_8_is_no_json(raw):
+    with pytest.raises(msgspec.DecodeError):
+        from_json(raw, object)

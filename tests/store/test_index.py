@@ -28,7 +28,6 @@ from tests.store.index_cases import (  # noqa: F401 - fixtures
     settled,
 )
 from tests.store.store_cases import home  # noqa: F401 - a fixture
-from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, make_record, publish
 
 
