@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
 
 # Raise the number when the tables or the meaning of a column change: an index of another number is built anew.
-VERSION = 100 * SCHEMA + 4
+VERSION = 100 * SCHEMA + 5
 PATIENCE = 5.0  # seconds to wait for another process that writes to the index
 _TABLES = """
 CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,
@@ -48,6 +48,8 @@ CREATE TABLE record (id INTEGER PRIMARY KEY, folder INTEGER NOT NULL, key TEXT N
 CREATE INDEX record_key ON record (key);
 CREATE INDEX record_job ON record (job) WHERE job <> '';
 CREATE INDEX record_flaw ON record (flaw) WHERE flaw <> '';
+CREATE INDEX record_listed ON record (created, key, recipe, compiler, folder, graphs, modules, bytes, compile_seconds,
+    cold_seconds, user, host, usable) WHERE usable;
 CREATE TABLE part (id INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE, checksum INTEGER NOT NULL);
 CREATE TABLE named (digest BLOB NOT NULL, record INTEGER NOT NULL, size INTEGER NOT NULL,
     PRIMARY KEY (digest, record)) WITHOUT ROWID;

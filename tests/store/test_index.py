@@ -1,6 +1,5 @@
 """The index of the records: the same answers as reading each of them, whatever becomes of either."""
 
-import resource
 import shutil
 import sqlite3
 from contextlib import closing
@@ -8,6 +7,7 @@ from contextlib import closing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cachekit.errors import IntegrityError
 from cachekit.key.canonical import canonical_json, difference, key_of
@@ -95,27 +95,12 @@ def test_what_records_needed_that_are_gone_makes_room(home):
     assert sizes == [0, 0, 0]
 
 
-def test_many_records_are_listed_in_order_also_where_no_temporary_file_has_room(home):
-    """SQLite sorts the rows of more than some thousand records in a file."""
-    fill(home, 1)
-    store = opened(home)
-    assert len(listed(store)) == 1
-    with closing(sqlite3.connect(store.layout.index)) as database, database:
-        columns = [name for _, name, *_ in database.execute("PRAGMA table_info(record)")]
-        values = {"id": "NULL", "key": "key || n", "created": "printf('%05d', (n * 7919) % 20011)"}
-        database.execute(
-            f"WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 20000) "
-            f"INSERT INTO record SELECT {', '.join(values.get(name, name) for name in columns)} FROM record, count"
-        )
-    roomy = store.index.listed()
-    size = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, size[1]))
-    try:
-        assert store.index.listed() == roomy
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, size)
-    order = [(row.created, row.key) for row in roomy]
-    assert len(order) == 20_001
+def test_records_are_listed_the_youngest_first_then_by_their_keys(home):
+    for number, day in enumerate((3, 1, 2, 2, 1)):
+        record = made(number)
+        put(home, structs.replace(record, provenance=structs.replace(record.provenance, created=f"2026-01-0{day}")))
+    order = [(row.created, row.key) for row in opened(home).listed()]
+    assert len(order) == 5
     assert order == sorted(order, reverse=True)
 
 
