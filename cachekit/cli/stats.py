@@ -144,7 +144,7 @@ def about(answer: Stats) -> list[str]:
     if scope.run:
         return [f"{last.verb if last and last.run == scope.run else 'run'} {scope.run}"]
     days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
-    return [f"{out.count(total.runs, 'run')}, {days}", *([f"last: {last.verb} {last.run}"] if last else [])]
+    return [f"{out.count(total.runs, 'run')}, {days}", *([f"last run: {last.verb} {last.run}"] if last else [])]
 
 
 def price_words(answer: Stats) -> str:

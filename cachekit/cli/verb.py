@@ -19,6 +19,7 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.errors import CachekitError
+from cachekit.host import MASTER_PORT
 
 # Options by the name under which a verb asks for them; each stands in the help where it stands here.
 SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
@@ -36,7 +37,7 @@ SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
         "nnodes": (options.NodeCount, None),
         "node_rank": (options.NodeRank, 0),
         "master_addr": (options.MasterAddress, ""),
-        "master_port": (options.MasterPort, 29500),
+        "master_port": (options.MasterPort, MASTER_PORT),
     },
 }
 STYLE: dict[str, tuple[Any, Any]] = {
