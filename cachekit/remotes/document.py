@@ -21,6 +21,7 @@ from msgspec import Struct, structs
 
 from cachekit.errors import IntegrityError
 from cachekit.remotes import layout, parts
+from cachekit.remotes.parts import Cut
 from cachekit.remotes.port import Storage
 from cachekit.store.record import (
     COMMAND,
@@ -48,11 +49,13 @@ class Shared(Struct, frozen=True, dict=True):
         record: The record.
         inline: Tiny files' bytes, by SHA-256; checked.
         places: Paths of files that do not lie at their own, because other bytes do, by SHA-256.
+        cut: How a long one is divided that lies there, of which this is a later state, or the same.
     """
 
     record: Record
     inline: Mapping[str, bytes] = {}
     places: Mapping[str, str] = {}
+    cut: Cut = Cut()
 
     @cached_property
     def paths(self) -> dict[str, tuple[File, str]]:
@@ -73,7 +76,7 @@ class Shared(Struct, frozen=True, dict=True):
 
     @property
     def document(self) -> bytes:
-        """The document's bytes as it lies on a remote; equal ones for equal records."""
+        """The document's bytes as it lies on a remote; equal ones for equal records that are divided in the same way."""
         return self._divided[0]
 
     @property
@@ -88,7 +91,7 @@ class Shared(Struct, frozen=True, dict=True):
 
     @cached_property
     def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
-        return parts.divided(self.whole)
+        return parts.divided(self.whole, self.record.modules, self.cut)
 
     @cached_property
     def whole(self) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
 
 def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:
     """As `read`, of what its `parse` gives."""
-    document = parts.joined(document, fetch) if fetch else document
+    document, divided = parts.joined(document, fetch) if fetch else (document, ())
     inline, places = document.pop("inline", {}), document.pop("places", {})
     record = from_document(document)
     if record is None:
@@ -131,7 +134,7 @@ def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> S
         # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
         if sha256 not in sizes or path != layout.blob_path(sha256):
             raise DamagedRecordError("it names a place where no file may be")
-    return Shared(record, _inline(inline, sizes), places)
+    return Shared(record, _inline(inline, sizes), places, Cut(record.modules, divided))
 
 
 def listed(
@@ -219,4 +222,5 @@ def _merged(ours: Shared, theirs: Shared) -> Shared:
         marked(structs.replace(base, modules=modules, graphs=graphs), ours.record, theirs.record),
         {**ours.inline, **theirs.inline},
         {**ours.places, **theirs.places},
+        theirs.cut,
     )

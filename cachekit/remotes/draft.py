@@ -259,7 +259,7 @@ class Drafts:
             offer.shared.record.place
         ):
             raise DamagedRecordError("it is the record of another key")
-        self._named.update(theirs.parts_by_path if theirs else ())
+        self._named.update(theirs.cut.paths if theirs else ())
         mine = offer.shared.record
         origin, why = self._origin(theirs, mine, revision) if theirs else (None, "")
         if theirs and origin is None:
@@ -287,7 +287,7 @@ class Drafts:
         # Where it lacks files, those that are here are sent.
         if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not anew:
             if theirs.record == mine:
-                self._same.append(offer)
+                self._same.append(structs.replace(offer, shared=theirs))
             else:
                 self._held.append(theirs)
             return None

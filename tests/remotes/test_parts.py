@@ -46,7 +46,8 @@ def test_one_more_module_sends_no_more_of_the_record_where_tiny_files_travel_wit
     assert set(before.parts) <= set(after.parts), "the parts stay as they are"
     assert len(after.document) < 2 * parts.WEIGHT
     assert len(after.parts) < 30
-    assert document.read(after.document, after.parts.__getitem__) == after
+    read = document.read(after.document, after.parts.__getitem__)
+    assert (read.record, read.inline, read.document) == (after.record, after.inline, after.document)
 
 
 @pytest.fixture
@@ -158,6 +159,51 @@ def test_what_two_members_add_is_kept_and_the_first_parts_stay(member):
         pushed(member(name), (structs.replace(made, modules=modules), contents))
     found = member("carl").session.remotes.find(made.place)
     assert found.shared.record.modules == made.modules
+
+
+def another_zlib(monkeypatch):
+    made = zlib.compress
+    monkeypatch.setattr(zlib, "compress", lambda data, level: made(data, 1))
+
+
+OTHERS = {
+    "zlib": another_zlib,
+    "longer parts": lambda monkeypatch: monkeypatch.setattr(parts, "MODULES", 3),
+    "shorter parts": lambda monkeypatch: monkeypatch.setattr(parts, "MODULES", 1),
+}
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+@pytest.mark.parametrize("other", OTHERS)
+def test_members_who_divide_records_in_other_ways_keep_all_and_see_no_damage(tmp_path, make, monkeypatch, other):
+    made, contents = long_record(9)
+    names = iter("abcdefghijklmn")
+
+    def push_of(*numbers):
+        """The push of a member who pulls what is there, and adds these; what is there then."""
+        member = Watched(tmp_path / next(names), shared=[(make(), "rw")])
+        found = member.session.remotes.find(made.place)
+        had = found.shared.record.modules if found else ()
+        mine = structs.replace(made, modules=had + tuple(made.modules[number] for number in numbers))
+        if numbers:
+            pushed(member, (mine, contents))
+        there = sorted(entry.path for entry in make().list(layout.BLOBS, ""))
+        done = pushed(member, (mine, contents))
+        assert (done.unchanged, done.records, member.told("remote.damaged")) == (1, (), []), "nothing is new"
+        assert sorted(entry.path for entry in make().list(layout.BLOBS, "")) == there
+        stranger = Watched(tmp_path / next(names), shared=[(make(), "r")])
+        return stranger.session.remotes.find(made.place).shared.record.modules
+
+    monkeypatch.setattr(parts, "MODULES", 2)
+    assert push_of(*range(5)) == made.modules[:5]
+    with monkeypatch.context() as patched:
+        OTHERS[other](patched)
+        assert push_of() == made.modules[:5]
+        assert push_of(5, 6) == made.modules[:7]
+    assert push_of() == made.modules[:7]
+    assert push_of(7) == made.modules[:8]
+    assert push_of(8) == made.modules
 
 
 @pytest.mark.usefixtures("short_parts")
