@@ -91,7 +91,8 @@ class Comparison:
                 if any(one is None or one.data != documents[path] for path, one in found.items()):
                     self._first = found
                     return False
-        documents |= {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
+        if self._exact or not self.is_far:
+            documents |= {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
         documents |= {
             path: self.storage.copies.get(path) or b""
             for offer in self.offers

@@ -258,7 +258,8 @@ def _with_rows(
     older = {
         one.key: one.place
         for one in rows
-        if written and one.key not in todo.shrunk and not known.modules_of(one) <= one.modules
+        if written and known.modules_of(one) > one.modules
+        if one.key not in todo.shrunk or known.digest_at(index.short_path(one.place)) != todo.shrunk[one.key]
     }
     older |= {one.key: one.place for one in same if known.modules_of(one) > one.modules}
     renewed = _with_lost(storage, revision, part, {**unlisted, **dict.fromkeys(older.values(), "")})

@@ -15,6 +15,7 @@ from cachekit.remotes import document, layout, packs, parts
 from cachekit.remotes.additions import Additions
 from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.document import Shared
+from cachekit.remotes.index import digits_of
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, Document, Entry, Upload, Write
 from cachekit.remotes.signing import ToSign
@@ -32,6 +33,7 @@ class _Merged(Struct, frozen=True):
         reused: The record there, where this one has modules of it.
         there: The names of the modules that were there, and stay.
         gone: And of those that do not.
+        digest: The first digits of the digest of the record there.
     """
 
     path: str
@@ -41,6 +43,7 @@ class _Merged(Struct, frozen=True):
     reused: tuple[ReusedOrigin, ...] = ()
     there: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
+    digest: str = ""
 
     @property
     def to_sign(self) -> ToSign:
@@ -108,7 +111,7 @@ class Drafts:
             tuple(additions),
             tuple(records),
             tuple(row for row in rows if row.record.key not in self._left),
-            frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.gone)]),
+            {**dict.fromkeys(self._damaged, ""), **{one.shared.record.key: one.digest for one in merged if one.gone}},
             tuple(offer.shared for offer in self._same),
             tuple(self._held),
             len(self._offers) - len(own) - len(self._left),
@@ -136,18 +139,19 @@ class Drafts:
     def _parts(self, written: Sequence[Shared], left: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of records that are not there, or damaged, as far as this machine has them.
 
-        Where each is a request, those that a record grows by are taken for new, and what it had for there, once; and so
-        are the parts of a record there that has all that is offered: unless what lies there is read.
+        Where each is a request, those that a record there names are taken to be there, unless what lies there is read;
+        and the others for new, until another push was faster.
         """
-        wanted = {path: raw for shared in (*written, *left) for path, raw in shared.parts_by_path.items()}
-        looked = [*written, *left]
-        if self._compared.is_far and not self._compared.reads:
-            looked = [offer.shared for offer in self._same] + (list(written) if self._compared.drafts > 1 else [])
-        asked = {path for shared in looked for path in shared.parts_by_path}
-        wanted = {path: raw for path, raw in wanted.items() if path in asked or path not in self._named}
+        far = self._compared.is_far and not self._compared.reads
+        some = written if far else (*written, *left)
+        wanted = {path: raw for shared in some for path, raw in shared.parts_by_path.items()}
+        if far:
+            wanted = {path: raw for path, raw in wanted.items() if path not in self._named}
+        asked = wanted if self._compared.drafts > 1 or not far else {}
         there = self._compared.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
-            if path in there and there[path].equals(raw):
+            equal = there[path].equals(raw) if path in there else False
+            if equal or (far and equal is None):  # its name says which bytes it has
                 continue
             try:
                 found = self._storage.read(path, revision, LARGEST) if path in there else None
@@ -302,7 +306,8 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable).difference(anew), gone=left_out)
+        there, digest = _names(usable).difference(anew), digits_of(theirs.record) if theirs else ""
+        return structs.replace(own, shared=merged, reused=reused, there=there, gone=left_out, digest=digest)
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""
