@@ -19,7 +19,6 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.errors import CachekitError
-from cachekit.host import MASTER_PORT
 
 # Options by the name under which a verb asks for them; each stands in the help where it stands here.
 SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
@@ -37,7 +36,7 @@ SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
         "nnodes": (options.NodeCount, None),
         "node_rank": (options.NodeRank, 0),
         "master_addr": (options.MasterAddress, ""),
-        "master_port": (options.MasterPort, MASTER_PORT),
+        "master_port": (options.MasterPort, 29500),
     },
 }
 STYLE: dict[str, tuple[Any, Any]] = {
