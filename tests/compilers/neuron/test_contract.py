@@ -25,8 +25,8 @@ from cachekit.verbs.prove import PROMISES, Contract
 from tests.compilers.neuron.altered_sdk import ALTERATIONS
 from tests.compilers.neuron.contract_cases import (
     PROGRAM,
-    KilledInTime,
     STUB,
+    KilledInTime,
     altered,
     differing,
     machine,
