@@ -76,7 +76,7 @@ class Shared(Struct, frozen=True, dict=True):
 
     @property
     def document(self) -> bytes:
-        """The document's bytes as it lies on a remote; equal ones for equal records that are divided in the same way."""
+        """The document's bytes as it lies on a remote; equal ones for equal records, divided in the same way."""
         return self._divided[0]
 
     @property

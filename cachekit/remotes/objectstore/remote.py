@@ -159,7 +159,7 @@ class ObjectStorage(ObjectReader, Storage):
         return ""
 
     def _told(self, found: FoundObject) -> Entry:
-        """What the port tells of an object. A listing has no digest; that of a record that is as in our copy is known."""
+        """What the port tells of an object. A listing has no digest, but a record may be as in our copy."""
         entry = found.entry
         copy = self.copies.seen(entry.path) if not entry.digests and _is_record(entry.path) else None
         if copy and copy.token and found.e_tag and from_json(copy.token, DocumentVersion).is_of(found.e_tag):
