@@ -140,7 +140,8 @@ def _in_place(
     known = whole if whole is recent else _sound(whole)
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
-        known = structs.replace(_listed(storage, revision, known), listed=listed)
+        new = [row for row in _rows(todo) if index.short_path(row.place) not in known.paths]  # these need not be read
+        known = structs.replace(_listed(storage, revision, known.with_(new)), listed=listed)
     renewed = _with_rows(storage, todo, revision, known, known, unlisted=unlisted, written=written)
     renewed = structs.replace(renewed, change=mark)
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()

@@ -28,6 +28,7 @@ from cachekit.store.record import (
     LARGEST,
     DamagedRecordError,
     File,
+    Module,
     Record,
     from_document,
     is_closed,
@@ -120,6 +121,16 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
     return read_parsed(parse(raw), fetch)
 
 
+def is_of(raw: bytes, record: Record) -> bool:
+    """Whether a document says that it has this record: by the record's digest, which nobody has compared."""
+    try:
+        said = parse(raw)
+    except DamagedRecordError:
+        return False
+    body = said.get("record")
+    return record.digest in {said.get("sha256"), body.get("whole") if isinstance(body, dict) else None}
+
+
 def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:
     """As `read`, of what its `parse` gives."""
     document, divided = parts.joined(document, fetch) if fetch else (document, ())
@@ -201,6 +212,14 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
 def said_of(record: Record) -> list[str]:
     """What is marked of the runs of a command: that one came to its end, say."""
     return [name for name, value in record.soft.items() if value is True and name.startswith(f"{COMMAND}.")]
+
+
+def with_modules(shared: Shared, modules: tuple[Module, ...]) -> Shared:
+    """A record with these of its modules only: it does not say that a run came to its end whose graphs it lacks."""
+    record = structs.replace(shared.record, modules=modules)
+    if len(modules) < len(shared.record.modules):
+        record = structs.replace(record, soft={**record.soft, **dict.fromkeys(said_of(record), False)})
+    return structs.replace(shared, record=record)
 
 
 def _merged(ours: Shared, theirs: Shared) -> Shared:

@@ -139,10 +139,12 @@ class Drafts:
     def _parts(self, written: Sequence[Shared], left: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of records that are not there, or damaged, as far as this machine has them.
 
-        Where each is a request, those that a record there names are taken to be there, unless what lies there is read;
-        and the others for new, until another push was faster.
+        Unless what lies there is read, what has the right size at the path of a part is taken for it: its name says
+        which bytes it has. Where each is a request, those that a record there names are taken to be there, and the
+        others for new, until another push was faster.
         """
-        far = self._compared.is_far and not self._compared.reads
+        reads = self._compared.reads
+        far = self._compared.is_far and not reads
         some = written if far else (*written, *left)
         wanted = {path: raw for shared in some for path, raw in shared.parts_by_path.items()}
         if far:
@@ -151,7 +153,7 @@ class Drafts:
         there = self._compared.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
             equal = there[path].equals(raw) if path in there else False
-            if equal or (far and equal is None):  # its name says which bytes it has
+            if equal or (equal is None and not reads):
                 continue
             try:
                 found = self._storage.read(path, revision, LARGEST) if path in there else None
@@ -306,8 +308,14 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        there, digest = _names(usable).difference(anew), digits_of(theirs.record) if theirs else ""
-        return structs.replace(own, shared=merged, reused=reused, there=there, gone=left_out, digest=digest)
+        return structs.replace(
+            own,
+            shared=merged,
+            reused=reused,
+            there=_names(usable).difference(anew),
+            gone=left_out,
+            digest=digits_of(theirs.record) if theirs else "",
+        )
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""
