@@ -138,6 +138,8 @@ def summary(answer: Stats) -> list[str]:
 def about(answer: Stats) -> list[str]:
     """Which runs were counted, in words."""
     total, last, scope = answer.total, answer.last_run, answer.scope
+    if not total.runs and scope.run:
+        return [f"run {scope.run} is not counted: it ended before it looked for anything"]
     if not total.runs:
         when = f" since {scope.since}" if scope.since else ""
         return [f"the store at {answer.home} has no runs{when}", "next: cachekit warm RECIPE"]
