@@ -64,7 +64,7 @@ class _Head(Struct, frozen=True, forbid_unknown_fields=True):
     tail: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+/=\n]*\Z")] = ""
 
 
-class Part(Struct, frozen=True):
+class PackedPart(Struct, frozen=True):
     """Some modules of a record, as somebody has packed them.
 
     Attributes:
@@ -89,7 +89,7 @@ class Cut(Struct, frozen=True):
     """
 
     modules: tuple[Module, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PackedPart, ...] = ()
 
     @property
     def paths(self) -> frozenset[str]:
@@ -164,7 +164,7 @@ def _packed(modules: Sequence[Any], inline: Mapping[str, Any]) -> bytes:
     return base64.b64encode(packed) + b"\n"  # text, so that git itself can hold it
 
 
-def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tuple[Part, ...]]:
+def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tuple[PackedPart, ...]]:
     """The record's document in one, out of what `parse` read, and its parts: of a short record, as it is.
 
     Raises:
@@ -183,7 +183,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tupl
     left, values = LARGEST, MOST_VALUES
     modules: list[Any] = []
     inline: dict[str, Any] = {}
-    read: list[Part] = []
+    read: list[PackedPart] = []
     calls = [partial(fetch, name) for name in head.parts] + [head.tail.encode] * bool(head.tail)
     for at in range(0, len(calls), LANES):  # never more in memory: what is too much is seen before the rest comes
         for raw in each(calls[at : at + LANES], LANES):
@@ -194,7 +194,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tupl
                 raise DamagedRecordError("a part of the record has no modules")
             modules += part["modules"]
             inline |= part["inline"]
-            read.append(Part(raw, len(part["modules"]), frozenset(part["inline"]), len(read) == len(head.parts)))
+            read.append(PackedPart(raw, len(part["modules"]), frozenset(part["inline"]), len(read) == len(head.parts)))
     whole = {"record": {**head.record, "modules": modules}, "sha256": head.whole, "inline": inline, **others}
     return whole, tuple(read)
 
