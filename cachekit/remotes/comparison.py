@@ -31,7 +31,7 @@ class Comparison:
     Args:
         storage: The remote.
         offers: What is to be there.
-        spoiled: Paths of files that are known not to be what the records there say.
+        spoiled: Paths of files that are known not to be what the records there say, and of records that lack parts.
         read: Read those of which the remote tells no digest.
         exact: Ask for all files that may lie there, also where sending them would tell.
         signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
@@ -93,7 +93,7 @@ class Comparison:
                 if any(one is None or one.data != documents[path] for path, one in found.items()):
                     self._first = found
                     return False
-        if self._exact or not self.is_far:
+        if self.reads or self._exact or not self.is_far:
             named = {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
         documents |= {
             path: self.storage.copies.get(path) or b""
@@ -128,9 +128,9 @@ class Comparison:
         )
 
     def _is(self, entry: Entry, data: bytes) -> bool:
-        """Whether these bytes lie where the path says so; where only reading would tell, unless files are read."""
+        """Whether these bytes lie where the path says so: also where only a read would tell, which costs requests."""
         equal = entry.equals(data)
-        return not self.reads if equal is None else equal
+        return not self.reads and self.storage.lines > 1 if equal is None else equal
 
     def _last_seen(self) -> dict[str, Document | None]:
         """What lay in the place of the only record when this store last saw it; empty where that must be read.

@@ -237,6 +237,22 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]
 
 
+@pytest.mark.feature("R3")
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("damage", [b"", None])
+def test_who_finds_a_record_that_lacks_a_part_and_compiles_and_pushes_it_repairs_it(tmp_path, make, damage, number):
+    pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made := long_record(5))
+    put(make(), layout.blob_path([*Shared(*made).parts][number]), damage)
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.remotes.find(made[0].place) is None
+    pushed(bob, made)
+    assert bob.told("remote.damaged")
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
+
+
 @pytest.mark.usefixtures("short_parts")
 def test_a_part_that_is_gone_is_put_there_again_by_who_has_a_copy_of_it_and_a_part_of_the_record(tmp_path, make):
     made = long_record(5)
