@@ -95,12 +95,12 @@ class Comparison:
                     return False
         if self.reads or self._exact or not self.is_far:
             named = {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
-        documents |= {
-            path: self.storage.copies.get(path) or b""
-            for offer in self.offers
-            if self.signing.concerns(offer.beside)
-            for path in [layout.signatures_path(offer.shared.record.place)]
-        }
+        for offer in self.offers:
+            if self.signing.concerns(offer.beside):
+                path = layout.signatures_path(offer.shared.record.place)
+                documents[path] = self.storage.copies.get(path) or b""
+                if self.signing.lacks(documents[path], offer.beside):
+                    return False
         files = {path: (file, offer) for offer in self.offers for file, path in offer.shared.paths.values()}
         # Where there are more than fit in, other ones at the next push; what this push adds is asked for anyway.
         old = set().union(*map(self._known_files, self.offers)) if len(files) > LOOKED_AT else set[str]()
@@ -318,5 +318,6 @@ def _as_there(offer: Offer, copies: Copies) -> Offer:
         return offer
     with suppress(DamagedRecordError):
         there = document.read(raw, parts.copied(copies, offer.shared.parts))
-        return structs.replace(offer, shared=there) if there and there.record == offer.shared.record else offer
+        if there and there.record == offer.shared.record:  # what has which place, the present state tells
+            return structs.replace(offer, shared=structs.replace(there, places=offer.shared.places))
     return offer

@@ -192,6 +192,8 @@ def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tupl
             left, values = left - len(packed), values - values_of(packed)
             if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
                 raise DamagedRecordError("a part of the record has no modules")
+            if len(part) > 2:  # noqa: PLR2004 - these two; a part stays as it is, and its values are counted
+                raise DamagedRecordError("a part of the record has more than modules")
             modules += part["modules"]
             inline |= part["inline"]
             read.append(PackedPart(raw, len(part["modules"]), frozenset(part["inline"]), len(read) == len(head.parts)))

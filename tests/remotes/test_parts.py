@@ -207,6 +207,20 @@ def test_members_who_divide_records_in_other_ways_keep_all_and_see_no_damage(tmp
 
 
 @pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+def test_on_a_remote_that_was_emptied_files_lie_at_their_own_paths_again(tmp_path, make):
+    made, ann = long_record(5, size=5000), tmp_path / "ann"
+    path = f"{made[0].modules[0].name}/{made[0].modules[0].files[0].path}"
+    put(make(), path, b"another tool's")
+    pushed(Watched(ann, shared=[(make(), "rw")]), made)
+    for entry in list(make().list("", make().revision())):
+        put(make(), entry.path, None)
+    pushed(Watched(ann, shared=[(make(), "rw")]), made)
+    storage = make()
+    assert storage.stat([path], storage.revision())
+
+
+@pytest.mark.usefixtures("short_parts")
 def test_a_bundle_has_a_long_record_in_one_document(tmp_path):
     ann, bob = Watched(tmp_path / "ann"), Watched(tmp_path / "bob")
     made = long_record(5)
@@ -281,6 +295,7 @@ HOSTILE = {
     "deep": lambda: packed(b"[" * 100_000),
     "a list": lambda: packed(b"[]"),
     "no modules": lambda: packed(b'{"modules": 1, "inline": {}}'),
+    "more": lambda: packed(b'{"modules": [], "inline": {}, "more": [0]}'),
     "no files": lambda: packed(b'{"modules": [], "inline": []}'),
     "out of the folder": lambda: packed(b'{"modules": [{"name": "../x", "files": []}], "inline": {}}'),
     "fewer": lambda: packed(b'{"modules": [], "inline": {}}'),

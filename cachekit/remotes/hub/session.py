@@ -48,7 +48,8 @@ def bound_session() -> Any:
 
 
 def _is_others(_: logging.LogRecord) -> bool:
-    return current() is None
+    """Whether a line is about a request of others: all of ours are made in threads that were started for them."""
+    return current() is None or threading.current_thread() is threading.main_thread()
 
 
 def _bound_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
