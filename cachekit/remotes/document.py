@@ -128,7 +128,7 @@ def is_of(raw: bytes, record: Record) -> bool:
     except DamagedRecordError:
         return False
     body = said.get("record")
-    return record.digest in {said.get("sha256"), body.get("whole") if isinstance(body, dict) else None}
+    return record.digest in (said.get("sha256"), body.get("whole") if isinstance(body, dict) else None)
 
 
 def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:

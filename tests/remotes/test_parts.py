@@ -302,6 +302,11 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize("said", [b"[]", b"{", b'{"record": [], "sha256": []}', b'{"record": {"whole": {}}}'])
+def test_a_document_that_says_nothing_of_a_record_is_of_none(said):
+    assert not document.is_of(said, long_record(1)[0])
+
+
 @pytest.mark.usefixtures("short_parts")
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_part_that_is_none_is_damage(kind):

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import structs
 
 from cachekit.calls import CallProgress
@@ -162,8 +164,9 @@ class ObjectStorage(ObjectReader, Storage):
         """What the port tells of an object. A listing has no digest, but a record may be as in our copy."""
         entry = found.entry
         copy = self.copies.seen(entry.path) if not entry.digests and _is_record(entry.path) else None
-        if copy and copy.token and found.e_tag and from_json(copy.token, DocumentVersion).is_of(found.e_tag):
-            return structs.replace(entry, digests={"sha256": hashlib.sha256(copy.data).hexdigest()})
+        with suppress(msgspec.MsgspecError):
+            if copy and found.e_tag and from_json(copy.token, DocumentVersion).is_of(found.e_tag):
+                return structs.replace(entry, digests={"sha256": hashlib.sha256(copy.data).hexdigest()})
         return entry
 
     def _find_out(self, token: str) -> bytes | None:
