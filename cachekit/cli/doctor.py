@@ -55,8 +55,8 @@ def command(cache: Cache, contract: ContractOnly = False, report: Report = None)
 
     --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
     minutes, and writes a report for you to send to us. The report goes into the working directory, and never replaces a
-    file. It exits 1 if 15 minutes were not enough, if a promise is broken, or if something is not as cachekit assumes,
-    and says what that means. Ctrl-C ends it and shows what is known so far.
+    file. The command exits 1 if 15 minutes were not enough, if a promise is broken, or if something is not as cachekit
+    assumes; the report says what that means. Ctrl-C ends the command, which then shows what is known so far.
 
     Example:  cachekit doctor --neuron-contract
     """

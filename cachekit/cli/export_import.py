@@ -122,8 +122,8 @@ def take(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Shown
     """Import a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
 
     A file is a bundle. Every byte of it is checked before any of it becomes visible: exit 5 means that nothing was
-    imported. With --dry-run it is only checked and listed. It is imported if each record is signed by somebody whom
-    `cachekit trust add` has named; otherwise only with --trust-all.
+    imported. With --dry-run, the bundle is only checked and listed. A bundle is imported if each record is signed by
+    somebody whom `cachekit trust add` has named; any other bundle needs --trust-all.
 
     A folder is a Neuron cache. It stays as it is, and may be in use. Failed, locked, unfinished or damaged modules
     are left out and reported. A cache that others can write to is imported only with --trust-all.

@@ -180,8 +180,8 @@ def plan(answer: FleetPlan) -> list[str]:
     lines = [
         f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once"
         + (f", on {answer.nodes} machines each" if answer.nodes > 1 else ""),
-        f"  {totals.hit} will be found, {totals.miss - same} compile"
-        + (f", {same} find what another command compiles" if same else ""),
+        f"  {totals.hit} will be found, {totals.miss - same} will compile"
+        + (f", {same} will find what another command compiles" if same else ""),
     ]
     if totals.miss and answer.seconds:
         known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines * answer.nodes, 'machine')}"

@@ -56,7 +56,8 @@ def use(
 ) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
-    A team keeps that file with its code. Somebody else's repo is only read.
+    A team keeps that file with its code. If the repo belongs to somebody else, cachekit only
+    reads it, as with --read-only.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """

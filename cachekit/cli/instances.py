@@ -36,7 +36,7 @@ def human(answer: InstancePlan) -> list[str]:
             said = ", ".join(filter(None, [row.training.source, speed, row.training.note]))
             lines += out.labelled(f"{row.instance}: ", f"published: {said}", 2)
     for price in dict.fromkeys(row.price for row in able if row.price):
-        lines += out.labelled("", f"{dollars(price.per_hour)} an hour of {a(price.instance)}: {price.source}", 2)
+        lines += out.labelled("", f"{dollars(price.per_hour)} an hour for {a(price.instance)}: {price.source}", 2)
     reasons: dict[str, list[str]] = {}
     bare = [row.instance for row in answer.instances if row.plan != "refused" and row not in able]
     if bare:

@@ -168,13 +168,13 @@ RecipesOrKeys = Annotated[
     ),
 ]
 EveryRecipe = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only this task: text-classification.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only recipes of this task, such as summarization.")]
 ModelName = Annotated[
     str, typer.Option("--model", metavar="NAME", help="Only this model id, part of an id, or model type: bert.")
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", help="Only what costs at most this much per hour."),
+    typer.Option("--max-price", metavar="DOLLARS", help="Only recipes whose machine costs at most this much per hour."),
 ]
 Price = Annotated[
     Optional[list[str]],
@@ -188,7 +188,7 @@ LockFile = Annotated[
     Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
 ]
 RequireWarm = Annotated[
-    bool, typer.Option("--require-warm", help="Exit 3 instead of compiling, or 7 if a remote could not be asked.")
+    bool, typer.Option("--require-warm", help="Exit 3 instead of compiling, or 7 if a remote did not answer.")
 ]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile even if a record is stored, and replace it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]

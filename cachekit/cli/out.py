@@ -22,7 +22,6 @@ from cachekit.text import (
     about,
     cause_of,
     count,
-    cut,
     duration,
     each_one_line,
     moment,
@@ -467,7 +466,7 @@ def table(
         rows: Cells.
         header: Above them.
         right: Columns of numbers, which end at one edge.
-        shrink: Columns whose ends may go where a terminal is narrower than the table; the widest first.
+        shrink: Columns whose cells may lose their middle where a terminal is narrower than the table; the widest first.
     """
     return table_of([*zip(*rows, strict=True)] or [()] * len(header), header, right, shrink)
 
@@ -501,6 +500,12 @@ def _escaped(column: Iterable[str]) -> list[str]:
 
 def _padded(column: list[str], width: int, pad: Callable[[str, int], str]) -> Iterable[str]:
     if {*map(len, column[1:])} == {width}:
-        return [pad(cut(column[0], width), width), *column[1:]]
-    cells = {cell: pad(cut(cell, width), width) for cell in set(column)}
+        return [pad(_ends(column[0], width), width), *column[1:]]
+    cells = {cell: pad(_ends(cell, width), width) for cell in set(column)}
     return map(cells.__getitem__, column)
+
+
+def _ends(cell: str, width: int) -> str:
+    """A cell in so many characters: names begin alike, versions stand at their ends."""
+    first = (width - 1) // 2
+    return cell if len(cell) <= width else f"{cell[:first]}…{cell[first + 1 - width :]}"

@@ -46,6 +46,7 @@ Instances = Annotated[
         "--instances", help="Compare the registry's instance types: which one trains the recipe most cheaply."
     ),
 ]
+RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 on a miss, or 7 if a remote did not answer.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
 
@@ -67,7 +68,7 @@ def command(
     max_price: options.MaxPrice = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
-    require_warm: options.RequireWarm = False,
+    require_warm: RequireWarm = False,
     price: options.Price = None,
     no_data: NoData = False,
     instances: Instances = False,
@@ -75,7 +76,7 @@ def command(
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
-    on a miss, and 7 if a remote could not be asked. The compile time of a miss is estimated from records of the same
+    on a miss, and 7 if a remote did not answer. The compile time of a miss is estimated from records of the same
     compiler, and its cost from the price of the machine. For local data, the plan shows rows, classes, examples and
     anything that looks wrong, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and
     --max-price choose among the recipes of the zoo. --instances compares instance types, by the training times
@@ -283,7 +284,7 @@ def _time(answer: Planned) -> list[str]:
         *out.labelled("", figure(expected), 4),
     ]
     if price is not None and answer.dollars_range is not None:
-        machine = f" of {a(price.instance)}" if price.instance else ""
+        machine = f" for {a(price.instance)}" if price.instance else ""
         low, high = map(dollars, answer.dollars_range)
         rate = f"at {dollars(price.per_hour)} an hour{machine} ({price.source})"
         lines += out.labelled("", f"{dollars(answer.dollars)}: {low} to {high}, {rate}", 4)
@@ -376,7 +377,7 @@ def _sources(missed: Sequence[Row]) -> list[str]:
     for source, names in named.items():
         lines += out.labelled("", f"{first_of(names)}: {source}", 2)
     for price in dict.fromkeys(row.price for row in missed if row.price):
-        machine = f" of {a(price.instance)}" if price.instance else ""
+        machine = f" for {a(price.instance)}" if price.instance else ""
         lines += out.labelled("", f"{dollars(price.per_hour)} an hour{machine}: {price.source}", 2)
     for instance in dict.fromkeys(row.unpriced for row in missed if row.unpriced):
         lines += out.labelled("", _unpriced(instance), 2)

@@ -177,7 +177,7 @@ def removed(found: list[Deleted]) -> list[str]:
         if one.shared_bytes:
             lines.append(f"  {out.size(one.shared_bytes)} stay: other records name these files, or a process uses them")
         if one.unpinned:
-            lines.append("  it was pinned, and is no longer")
+            lines.append("  with its pin" if one.dry_run else "  it was pinned, and is no longer")
     return lines
 
 

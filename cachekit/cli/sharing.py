@@ -96,7 +96,7 @@ def pulled(answer: Pulls) -> list[str]:
             f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
             "present": f"already in the store, {out.size(one.present)}",
-            "absent": "on no remote that was asked" if one.error else "on no remote",
+            "absent": "not found, but not every remote answered" if one.error else "on no remote",
             "failed": f"failed: {one.error.message if one.error else ''}",
         }[one.state]
         key = f"  key {one.key[:16]}" if one.key else ""
@@ -127,7 +127,7 @@ def push(
 ) -> Shown:
     """Send new records of the store to the remotes.
 
-    Pushes to every writable remote: the records that you name, or all of them. A remote that anybody can read needs
+    Pushes the records that you name, or all new ones, to every writable remote. A remote that anybody can read needs
     --public; cachekit first shows what the records reveal about this machine.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run

@@ -138,13 +138,15 @@ def summary(answer: Stats) -> list[str]:
 def about(answer: Stats) -> list[str]:
     """Which runs were counted, in words."""
     total, last, scope = answer.total, answer.last_run, answer.scope
+    if not total.runs and scope.run:
+        return [f"run {scope.run} is not counted: it ended before it looked for anything"]
     if not total.runs:
         when = f" since {scope.since}" if scope.since else ""
         return [f"the store at {answer.home} has no runs{when}", "next: cachekit warm RECIPE"]
     if scope.run:
         return [f"{last.verb if last and last.run == scope.run else 'run'} {scope.run}"]
     days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
-    return [f"{out.count(total.runs, 'run')}, {days}", *([f"last: {last.verb} {last.run}"] if last else [])]
+    return [f"{out.count(total.runs, 'run')}, {days}", *([f"last run: {last.verb} {last.run}"] if last else [])]
 
 
 def price_words(answer: Stats) -> str:

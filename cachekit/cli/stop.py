@@ -32,4 +32,4 @@ def listen() -> None:
 
 def interrupted() -> InterruptedRunError:
     """What is told of a run that was asked to end."""
-    return InterruptedRunError("stopped", cause=_asked[0].name if _asked else "Ctrl-C", hint="run it again")
+    return InterruptedRunError("stopped", cause=_asked[0].name if _asked else "Ctrl-C", hint="run the command again")

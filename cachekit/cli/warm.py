@@ -68,7 +68,7 @@ Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many 
 Spot = Annotated[bool, typer.Option("--spot", help="Rent Spot machines, with --on sagemaker:ml.TYPE.")]
 MaxDollars = Annotated[
     Optional[float],
-    typer.Option("--max-dollars", metavar="N", min=0, help="The budget for all commands together (with --on)."),
+    typer.Option("--max-dollars", metavar="N", min=0, help="The budget for all that is submitted (with --on)."),
 ]
 
 

@@ -158,8 +158,8 @@ def of_two(answer: Compared) -> list[str]:
 
 def of_run(answer: RunWhy) -> list[str]:
     """Why a run compiled."""
-    recipe = answer.recipe or "nothing"
-    head = f"{answer.verb} of {recipe}, {answer.run}: "
+    of = f" of {answer.recipe}," if answer.recipe else ""
+    head = f"{answer.verb}{of} {answer.run}: "
     compiled, found = out.count(answer.compiled, "graph"), answer.found
     if answer.untold:
         lines = out.labelled("", f"{head}what it compiled is not known: {_unfinished(answer)}")

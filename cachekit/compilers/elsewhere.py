@@ -94,7 +94,9 @@ class Elsewhere:
             zoo.toolchain(self.toolchain)
         targets = sorted({one.target for one in zoo.instances().values() if one.target})
         if self.target and self.target not in targets:
-            raise UsageError(f"no machine has the target {self.target!r}", hint=f"one of {', '.join(targets)}")
+            raise UsageError(
+                f"the registry has no machine with the target {self.target!r}", hint=f"one of {', '.join(targets)}"
+            )
         has = zoo.instance(self.instance).target if self.instance else self.target
         if self.target not in {"", has}:
             raise UsageError(

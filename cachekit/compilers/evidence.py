@@ -292,7 +292,7 @@ class Proof:
         try:
             while (code := process.poll()) is None and time.monotonic() < end and not killed:
                 killed = until is not None and until(process.pid)
-                time.sleep(0.02)
+                time.sleep(0 if killed else 0.02)
         finally:  # the report tells of a command that is interrupted, too
             for pid in [process.pid, *below(process.pid)]:
                 with suppress(ProcessLookupError, PermissionError):

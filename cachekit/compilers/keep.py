@@ -306,7 +306,7 @@ class Keeping(Struct, frozen=True):
                     cause=(refused.reason if refused else "")
                     or store.flaw(place.key)
                     or "it was removed during the run",
-                    hint="run it again",
+                    hint="run the command again",
                 )
             kept = self._first(new, seen) if now is None else self._more(now, new, seen)
             kept = marked(kept, *(one for one in (now, self.nearest) if one), told=told_secrets(harvest, self.prepared))

@@ -143,7 +143,7 @@ def not_warm(cause: str) -> MissError:
     return MissError(
         "a graph is not warm, although the record was found",
         cause=cause,
-        hint="run it once without --require-warm, which adds the graph to the record",
+        hint="run the command once without --require-warm, which adds the graph to the record",
     )
 
 

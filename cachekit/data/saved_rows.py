@@ -14,7 +14,7 @@ from typing import Any
 from cachekit import files
 from cachekit.data import rows
 from cachekit.errors import DataError
-from cachekit.text import cause_of, cut, size
+from cachekit.text import cause_of, cut
 
 LARGEST = 32 << 20  # bytes; names of a million classes fit
 
@@ -100,7 +100,11 @@ def _features(folder: Path) -> Mapping[str, Any]:
     path = folder / "dataset_info.json"
     try:
         if path.stat().st_size > LARGEST:
-            raise DataError(f"{path} is too large", cause=size(path.stat().st_size))
+            raise DataError(
+                f"{path} does not describe a data set",
+                cause=f"the file has more than {LARGEST:,} bytes",
+                hint="save the data set again",
+            )
         document = json.loads(files.read(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read", cause=cut(str(error), 200), hint="save the data set again") from error

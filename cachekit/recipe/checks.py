@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit import redact
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.field_names import Places
@@ -52,8 +51,9 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
         if not _passable(str(value)):
             where = places.where(("environment", name))
             raise RecipeError(
-                f"{where}: environment.{name} is {redact.HIDDEN if names_secret(name) else repr(value)}",
-                hint="remove the characters that no process can be given",
+                f"{where}: environment.{name} has characters that no process can be given",
+                cause="" if names_secret(name) else repr(value),
+                hint="remove them",
             )
     _check_steps(recipe, places)
     for section, names in tasks.not_read(recipe.task).items():

@@ -56,7 +56,11 @@ def read(path: Path) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if size > LARGEST:
-            raise RecipeError(f"{path} is not a model config", cause=f"{size:,} bytes")
+            raise RecipeError(
+                f"{path} is not a model config",
+                cause=f"the file has more than {LARGEST:,} bytes",
+                hint="correct model.path: it names a folder with a model's config.json",
+            )
         config = json.loads(files.read(path).decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="a model's folder holds config.json and weights") from error

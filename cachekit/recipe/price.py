@@ -170,7 +170,7 @@ def _timed(one: zoo.CompileTime) -> Timed:
     hard |= {f"toolchain.{name}": version for name, version in one.toolchain.items()}
     said = f"{one.recipe}{' with other settings' if one.set else ''}, {one.where}"
     if not one.toolchain:
-        said += ", its compiler's version not said"
+        said += ", compiler version not stated"
     if low == high:
         said += f" (one figure, {low:g} s; the range is ours)"
     spread = math.sqrt(high / low) if high > low else SAME

@@ -21,6 +21,7 @@ from cachekit.remotes import layout
 from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.draft import Drafts
 from cachekit.remotes.judging import OWN, Trust
+from cachekit.remotes.notes import Copies
 from cachekit.remotes.offer import Draft
 from cachekit.remotes.port import Entry, Storage, Upload
 from cachekit.remotes.push import offer
@@ -43,6 +44,7 @@ class _Empty:
 
     batch = lines = 1
     compares = True
+    copies = Copies()
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}

@@ -14,6 +14,7 @@ from msgspec import structs
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout, parts
 from cachekit.remotes.document import Shared
+from cachekit.remotes.notes import Copies
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, SOON_SENT, Document, Entry, Storage, Upload, reads_as
 from cachekit.remotes.signing import Signing
@@ -30,7 +31,7 @@ class Comparison:
     Args:
         storage: The remote.
         offers: What is to be there.
-        spoiled: Paths of files that are known not to be what the records there say.
+        spoiled: Paths of files that are known not to be what the records there say, and of records that lack parts.
         read: Read those of which the remote tells no digest.
         exact: Ask for all files that may lie there, also where sending them would tell.
         signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
@@ -52,7 +53,7 @@ class Comparison:
         exact: bool = False,
         signing: Signing | None = None,
     ) -> None:
-        self.storage, self.offers = storage, offers
+        self.storage, self.offers = storage, [_as_there(offer, storage.copies) for offer in offers]
         self.signing = signing or Signing()
         self._spoiled, self._read, self._exact = spoiled, read, exact or read
         self.taken: set[tuple[str, str]] = set()
@@ -81,6 +82,7 @@ class Comparison:
             revision: The state of the remote, for which the answers are remembered; the present one if it is not given.
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self.offers}
+        named = dict[str, bytes]()  # what lies at a path that says which bytes it has
         if self.storage.batch == len(documents) == 1 and not self.was_all_there():
             if not self._exact and (seen := self._last_seen()):
                 self._first, self._guessed = seen, True  # to write on that costs as much as to ask, and tells as well
@@ -91,22 +93,24 @@ class Comparison:
                 if any(one is None or one.data != documents[path] for path, one in found.items()):
                     self._first = found
                     return False
-        documents |= {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
-        documents |= {
-            path: self.storage.copies.get(path) or b""
-            for offer in self.offers
-            if self.signing.concerns(offer.beside)
-            for path in [layout.signatures_path(offer.shared.record.place)]
-        }
+        if self.reads or self._exact or not self.is_far:
+            named = {path: raw for offer in self.offers for path, raw in offer.shared.parts_by_path.items()}
+        for offer in self.offers:
+            if self.signing.concerns(offer.beside):
+                path = layout.signatures_path(offer.shared.record.place)
+                documents[path] = self.storage.copies.get(path) or b""
+                if self.signing.lacks(documents[path], offer.beside):
+                    return False
         files = {path: (file, offer) for offer in self.offers for file, path in offer.shared.paths.values()}
         # Where there are more than fit in, other ones at the next push; what this push adds is asked for anyway.
         old = set().union(*map(self._known_files, self.offers)) if len(files) > LOOKED_AT else set[str]()
         wanted = sorted(files, key=lambda path: (bool(old) and path in old, random.random()))  # noqa: S311
         most = LOOKED_AT + (len(files.keys() - old) if old else 0)
-        wanted = wanted if self._read else wanted[: max(0, min(most, self.storage.batch - len(documents) - FEW))]
+        room = self.storage.batch - len(documents) - len(named) - FEW
+        wanted = wanted if self._read else wanted[: max(0, min(most, room))]
         self._looked_at = set(wanted)
         derived = [layout.INDEX, layout.CARD] if revision or self.storage.batch > 1 else []
-        there = self.stat([*sorted(documents), *wanted, *derived], revision)
+        there = self.stat([*sorted(documents), *sorted(named), *wanted, *derived], revision)
         for path in wanted:
             file, offer = files[path]
             if path not in there:
@@ -117,7 +121,16 @@ class Comparison:
                 self._lost.add(path)
                 self.taken.add((path, file.sha256))
         self._lost.update(path for path in self._spoiled if path in files)
-        return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
+        return (
+            not self._lost
+            and all(path in there and there[path].equals(data) for path, data in documents.items())
+            and all(path in there and self._is(there[path], data) for path, data in named.items())
+        )
+
+    def _is(self, entry: Entry, data: bytes) -> bool:
+        """Whether these bytes lie where the path says so: also where only a read would tell, which costs requests."""
+        equal = entry.equals(data)
+        return not self.reads and self.storage.lines > 1 if equal is None else equal
 
     def _last_seen(self) -> dict[str, Document | None]:
         """What lay in the place of the only record when this store last saw it; empty where that must be read.
@@ -228,7 +241,7 @@ class Comparison:
             theirs = structs.replace(theirs, places=spare | {sha256: theirs.places[sha256] for sha256 in left})
         modules = theirs.record.modules
         kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
-        return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+        return document.with_modules(theirs, kept) if kept else None
 
     def _spare(self, theirs: Shared, lost: Collection[str], revision: str) -> dict[str, str]:
         """Where files of a record lie below their digests, of which other bytes lie at their own paths, or none."""
@@ -296,3 +309,15 @@ class Comparison:
         if holds is None and self._read:
             holds = reads_as(self.storage, entry.path, file.sha256)
         return holds
+
+
+def _as_there(offer: Offer, copies: Copies) -> Offer:
+    """An offer as the same record lay there when this store last saw it: others may have divided it in another way."""
+    raw = copies.get(layout.record_path(offer.shared.record.place))
+    if raw is None or raw == offer.shared.document or not document.is_of(raw, offer.shared.record):
+        return offer
+    with suppress(DamagedRecordError):
+        there = document.read(raw, parts.copied(copies, offer.shared.parts))
+        if there and there.record == offer.shared.record:  # what has which place, the present state tells
+            return structs.replace(offer, shared=structs.replace(there, places=offer.shared.places))
+    return offer

@@ -140,7 +140,8 @@ def _in_place(
     known = whole if whole is recent else _sound(whole)
     if not (dry_run or known.speaks_for_all(storage)):
         listed = time.time()
-        known = structs.replace(_listed(storage, revision, known), listed=listed)
+        new = [row for row in _rows(todo) if index.short_path(row.place) not in known.paths]  # these need not be read
+        known = structs.replace(_listed(storage, revision, known.with_(new)), listed=listed)
     renewed = _with_rows(storage, todo, revision, known, known, unlisted=unlisted, written=written)
     renewed = structs.replace(renewed, change=mark)
     document, files = index.encode(renewed, as_text=storage.lines == 1), tuple[Upload, ...]()
@@ -258,7 +259,8 @@ def _with_rows(
     older = {
         one.key: one.place
         for one in rows
-        if written and one.key not in todo.shrunk and not known.modules_of(one) <= one.modules
+        if written and known.modules_of(one) > one.modules
+        if one.key not in todo.shrunk or known.digest_at(index.short_path(one.place)) != todo.shrunk[one.key]
     }
     older |= {one.key: one.place for one in same if known.modules_of(one) > one.modules}
     renewed = _with_lost(storage, revision, part, {**unlisted, **dict.fromkeys(older.values(), "")})

@@ -21,12 +21,14 @@ from msgspec import Struct, structs
 
 from cachekit.errors import IntegrityError
 from cachekit.remotes import layout, parts
+from cachekit.remotes.parts import Cut
 from cachekit.remotes.port import Storage
 from cachekit.store.record import (
     COMMAND,
     LARGEST,
     DamagedRecordError,
     File,
+    Module,
     Record,
     from_document,
     is_closed,
@@ -48,11 +50,13 @@ class Shared(Struct, frozen=True, dict=True):
         record: The record.
         inline: Tiny files' bytes, by SHA-256; checked.
         places: Paths of files that do not lie at their own, because other bytes do, by SHA-256.
+        cut: How a long one is divided that lies there, of which this is a later state, or the same.
     """
 
     record: Record
     inline: Mapping[str, bytes] = {}
     places: Mapping[str, str] = {}
+    cut: Cut = Cut()
 
     @cached_property
     def paths(self) -> dict[str, tuple[File, str]]:
@@ -73,7 +77,7 @@ class Shared(Struct, frozen=True, dict=True):
 
     @property
     def document(self) -> bytes:
-        """The document's bytes as it lies on a remote; equal ones for equal records."""
+        """The document's bytes as it lies on a remote; equal ones for equal records, divided in the same way."""
         return self._divided[0]
 
     @property
@@ -88,7 +92,7 @@ class Shared(Struct, frozen=True, dict=True):
 
     @cached_property
     def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
-        return parts.divided(self.whole)
+        return parts.divided(self.whole, self.record.modules, self.cut)
 
     @cached_property
     def whole(self) -> dict[str, Any]:
@@ -117,9 +121,19 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
     return read_parsed(parse(raw), fetch)
 
 
+def is_of(raw: bytes, record: Record) -> bool:
+    """Whether a document says that it has this record: by the record's digest, which nobody has compared."""
+    try:
+        said = parse(raw)
+    except DamagedRecordError:
+        return False
+    body = said.get("record")
+    return record.digest in (said.get("sha256"), body.get("whole") if isinstance(body, dict) else None)
+
+
 def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> Shared | None:
     """As `read`, of what its `parse` gives."""
-    document = parts.joined(document, fetch) if fetch else document
+    document, divided = parts.joined(document, fetch) if fetch else (document, ())
     inline, places = document.pop("inline", {}), document.pop("places", {})
     record = from_document(document)
     if record is None:
@@ -131,7 +145,7 @@ def read_parsed(document: dict[str, Any], fetch: parts.Fetch | None = None) -> S
         # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
         if sha256 not in sizes or path != layout.blob_path(sha256):
             raise DamagedRecordError("it names a place where no file may be")
-    return Shared(record, _inline(inline, sizes), places)
+    return Shared(record, _inline(inline, sizes), places, Cut(record.modules, divided))
 
 
 def listed(
@@ -200,6 +214,14 @@ def said_of(record: Record) -> list[str]:
     return [name for name, value in record.soft.items() if value is True and name.startswith(f"{COMMAND}.")]
 
 
+def with_modules(shared: Shared, modules: tuple[Module, ...]) -> Shared:
+    """A record with these of its modules only: it does not say that a run came to its end whose graphs it lacks."""
+    record = structs.replace(shared.record, modules=modules)
+    if len(modules) < len(shared.record.modules):
+        record = structs.replace(record, soft={**record.soft, **dict.fromkeys(said_of(record), False)})
+    return structs.replace(shared, record=record)
+
+
 def _merged(ours: Shared, theirs: Shared) -> Shared:
     mine = {module.name: module for module in ours.record.modules}
     there = {module.name: module for module in theirs.record.modules}
@@ -219,4 +241,5 @@ def _merged(ours: Shared, theirs: Shared) -> Shared:
         marked(structs.replace(base, modules=modules, graphs=graphs), ours.record, theirs.record),
         {**ours.inline, **theirs.inline},
         {**ours.places, **theirs.places},
+        theirs.cut,
     )

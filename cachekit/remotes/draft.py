@@ -15,6 +15,7 @@ from cachekit.remotes import document, layout, packs, parts
 from cachekit.remotes.additions import Additions
 from cachekit.remotes.comparison import Comparison
 from cachekit.remotes.document import Shared
+from cachekit.remotes.index import digits_of
 from cachekit.remotes.offer import Draft, Offer
 from cachekit.remotes.port import ABSENT, Document, Entry, Upload, Write
 from cachekit.remotes.signing import ToSign
@@ -32,6 +33,7 @@ class _Merged(Struct, frozen=True):
         reused: The record there, where this one has modules of it.
         there: The names of the modules that were there, and stay.
         gone: And of those that do not.
+        digest: The first digits of the digest of the record there.
     """
 
     path: str
@@ -41,6 +43,7 @@ class _Merged(Struct, frozen=True):
     reused: tuple[ReusedOrigin, ...] = ()
     there: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
+    digest: str = ""
 
     @property
     def to_sign(self) -> ToSign:
@@ -108,7 +111,7 @@ class Drafts:
             tuple(additions),
             tuple(records),
             tuple(row for row in rows if row.record.key not in self._left),
-            frozenset([*self._damaged, *(one.shared.record.key for one in merged if one.gone)]),
+            {**dict.fromkeys(self._damaged, ""), **{one.shared.record.key: one.digest for one in merged if one.gone}},
             tuple(offer.shared for offer in self._same),
             tuple(self._held),
             len(self._offers) - len(own) - len(self._left),
@@ -136,18 +139,22 @@ class Drafts:
     def _parts(self, written: Sequence[Shared], left: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of records that are not there, or damaged, as far as this machine has them.
 
-        Where each is a request, those that a record grows by are taken for new, and what it had for there, once; and so
-        are the parts of a record there that has all that is offered: unless what lies there is read.
+        Where a read costs requests, what has the right size at the path of a part is taken for it: its name says which
+        bytes it has. Where each look does, those that a record there names are taken to be there, and the others for
+        new, until another push was faster. A push that reads what lies there, or whose run found that record damaged,
+        relies on none of this.
         """
-        wanted = {path: raw for shared in (*written, *left) for path, raw in shared.parts_by_path.items()}
-        looked = [*written, *left]
-        if self._compared.is_far and not self._compared.reads:
-            looked = [offer.shared for offer in self._same] + (list(written) if self._compared.drafts > 1 else [])
-        asked = {path for shared in looked for path in shared.parts_by_path}
-        wanted = {path: raw for path, raw in wanted.items() if path in asked or path not in self._named}
+        trusts = self._storage.lines > 1 and not self._compared.reads
+        far = self._compared.is_far and trusts
+        some = written if far else (*written, *left)
+        wanted = {path: raw for shared in some for path, raw in shared.parts_by_path.items()}
+        if far:
+            wanted = {path: raw for path, raw in wanted.items() if path not in self._named}
+        asked = wanted if self._compared.drafts > 1 or not far else {}
         there = self._compared.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
-            if path in there and there[path].equals(raw):
+            equal = there[path].equals(raw) if path in there else False
+            if equal or (equal is None and trusts):
                 continue
             try:
                 found = self._storage.read(path, revision, LARGEST) if path in there else None
@@ -259,7 +266,7 @@ class Drafts:
             offer.shared.record.place
         ):
             raise DamagedRecordError("it is the record of another key")
-        self._named.update(theirs.parts_by_path if theirs else ())
+        self._named.update(theirs.cut.paths if theirs else ())
         mine = offer.shared.record
         origin, why = self._origin(theirs, mine, revision) if theirs else (None, "")
         if theirs and origin is None:
@@ -287,7 +294,7 @@ class Drafts:
         # Where it lacks files, those that are here are sent.
         if theirs is not None and merged.raw == theirs.raw and _names(usable) == _names(theirs) and not anew:
             if theirs.record == mine:
-                self._same.append(offer)
+                self._same.append(structs.replace(offer, shared=theirs))
             else:
                 self._held.append(theirs)
             return None
@@ -302,7 +309,14 @@ class Drafts:
                 self._left[key] = "the record there is signed, but yours would not be"
             return None  # whoever uses what is there would lose it
         left_out = _names(theirs) - _names(merged)
-        return structs.replace(own, shared=merged, reused=reused, there=_names(usable).difference(anew), gone=left_out)
+        return structs.replace(
+            own,
+            shared=merged,
+            reused=reused,
+            there=_names(usable).difference(anew),
+            gone=left_out,
+            digest=digits_of(theirs.record) if theirs else "",
+        )
 
     def _origin(self, theirs: Shared, mine: Record, revision: str) -> tuple[Origin | None, str]:
         """Why what lies there may be used; None where it may not, and why not: then it counts as absent."""

@@ -38,7 +38,8 @@ class Draft(Struct, frozen=True):
         additions: Likewise: what records get, where a race may lose it.
         records: Documents to write.
         rows: The same records.
-        shrunk: Keys of those that lack modules which the record there had, or may have had.
+        shrunk: Those that lack modules which the record there had, or may have had: by key, the first digits of the
+            digest of that record; empty where it could not be read.
         same: Records that lie there as they are offered.
         held: Records that lie there, and have more than all that is offered.
         unchanged: How many need nothing.
@@ -55,7 +56,7 @@ class Draft(Struct, frozen=True):
     additions: tuple[Write, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
-    shrunk: frozenset[str] = frozenset()
+    shrunk: Mapping[str, str] = {}
     same: tuple[Shared, ...] = ()
     held: tuple[Shared, ...] = ()
     unchanged: int = 0

@@ -5,9 +5,10 @@
     cachekit/v1/blobs/ab/<sha256>  base64 of zlib of {"modules": […], "inline": {…}}: of some modules, in their order
 
 A record grows at its end: the tail has the last modules as a part would, until they make up one. So a push that
-adds a module writes the document alone, and parts that lie there are neither sent nor, where they are here, read. The
-record, its digest and its signatures are what they are in one document. A cachekit that knows no parts, or no tail,
-finds a record of a later schema, which is a miss.
+adds a module writes the document alone, and parts that lie there are neither sent nor, where they are here, read. They
+stay as they were read: another zlib makes other bytes of the same modules, and another edition other parts. The record,
+its digest and its signatures are what they are in one document. A cachekit that knows no parts, or no tail, finds a
+record of a later schema, which is a miss.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from cachekit.store.record import (
     MOST_VALUES,
     DamagedRecordError,
     Digest,
+    Module,
     misfit,
     parse,
     sealed,
@@ -62,36 +64,97 @@ class _Head(Struct, frozen=True, forbid_unknown_fields=True):
     tail: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+/=\n]*\Z")] = ""
 
 
-def divided(document: Mapping[str, Any]) -> tuple[bytes, dict[str, bytes]]:
+class PackedPart(Struct, frozen=True):
+    """Some modules of a record, as somebody has packed them.
+
+    Attributes:
+        raw: The bytes, as they lie on a remote.
+        modules: How many there are.
+        inside: Digests of the tiny files in it.
+        is_tail: It is the last one, and lies in the record's document.
+    """
+
+    raw: bytes
+    modules: int
+    inside: frozenset[str]
+    is_tail: bool
+
+
+class Cut(Struct, frozen=True):
+    """How somebody has divided a record.
+
+    Attributes:
+        modules: Of the record.
+        parts: In their order.
+    """
+
+    modules: tuple[Module, ...] = ()
+    parts: tuple[PackedPart, ...] = ()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Where the parts lie."""
+        apart = (part.raw for part in self.parts if not part.is_tail)
+        return frozenset(layout.blob_path(hashlib.sha256(raw).hexdigest()) for raw in apart)
+
+
+def divided(document: Mapping[str, Any], modules: tuple[Module, ...], cut: Cut) -> tuple[bytes, dict[str, bytes]]:
     """The document of a record as it lies on a remote, and its parts by their digests: none of a short one.
 
     Args:
         document: The record's, in one; see `document`.
+        modules: Its modules.
+        cut: How the record is divided that this one began as. Of the same record, all parts stay. Else the first ones
+            do, as far as they say the same still, and have as much as one that is made here.
     """
-    modules = document["record"]["modules"]
-    if len(modules) <= MODULES:
+    rest, inline = document["record"]["modules"], document.get("inline", {})
+    if len(rest) <= MODULES:
         return serialise(document), {}
-    inline = document.get("inline", {})
-    whole, rest = _grouped(modules, inline)
-    parts = {hashlib.sha256(raw).hexdigest(): raw for raw in (_packed(group, inline) for group in whole)}
+    raws, at, tail = list[bytes](), 0, ""
+    same = modules == cut.modules
+    for part in cut.parts:
+        group, end = modules[at : at + part.modules], at + part.modules
+        inside = {file.sha256 for module in group for file in module.files} & inline.keys()
+        if group != cut.modules[at:end] or inside != part.inside:
+            break
+        weight = sum(_weight(module, inline) for module in rest[at:end])
+        if not same and (part.is_tail or not _is_full(len(group), weight)):
+            break
+        at = end
+        if part.is_tail:
+            tail = part.raw.decode()
+        else:
+            raws.append(part.raw)
+    *groups, last = _grouped(rest[at:], inline)
+    raws += [_packed(group, inline) for group in groups]
+    tail = tail or (_packed(last, inline).decode() if last else "")
+    parts = {hashlib.sha256(raw).hexdigest(): raw for raw in raws}
     record = {name: value for name, value in document["record"].items() if name != "modules"}
     head = {"schema": SCHEMA, "record": record, "whole": document["sha256"], "parts": list(parts)}
-    if rest:
-        head |= {"schema": SCHEMA_OF_TAIL, "tail": _packed(rest, inline).decode()}
+    if tail:
+        head |= {"schema": SCHEMA_OF_TAIL, "tail": tail}
     others = {name: value for name, value in document.items() if name == "places"}
     return serialise(sealed("record", head) | others), parts
 
 
-def _grouped(modules: Sequence[Any], inline: Mapping[str, str]) -> tuple[list[list[Any]], list[Any]]:
-    """The modules of each part, and those that make up none yet: however the record goes on, these groups stay."""
-    groups, group, weight = list[list[Any]](), list[Any](), 0
+def _grouped(modules: Sequence[Any], inline: Mapping[str, str]) -> list[list[Any]]:
+    """The modules of each part, and last those that make up none yet: however the record goes on, these groups stay."""
+    groups, weight = [list[Any]()], 0
     for module in modules:
-        group.append(module)
-        weight += sum(_FILE + len(inline.get(file["sha256"], "")) for file in module["files"])
-        if len(group) == MODULES or weight >= WEIGHT:
-            groups.append(group)
-            group, weight = [], 0
-    return groups, group
+        groups[-1].append(module)
+        weight += _weight(module, inline)
+        if _is_full(len(groups[-1]), weight):
+            groups.append([])
+            weight = 0
+    return groups
+
+
+def _is_full(modules: int, weight: int) -> bool:
+    return modules >= MODULES or weight >= WEIGHT
+
+
+def _weight(module: Mapping[str, Any], inline: Mapping[str, str]) -> int:
+    return sum(_FILE + len(inline.get(file["sha256"], "")) for file in module["files"])
 
 
 def _packed(modules: Sequence[Any], inline: Mapping[str, Any]) -> bytes:
@@ -101,8 +164,8 @@ def _packed(modules: Sequence[Any], inline: Mapping[str, Any]) -> bytes:
     return base64.b64encode(packed) + b"\n"  # text, so that git itself can hold it
 
 
-def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
-    """The record's document in one, out of what `parse` read: of a short record, as it is.
+def joined(document: dict[str, Any], fetch: Fetch) -> tuple[dict[str, Any], tuple[PackedPart, ...]]:
+    """The record's document in one, out of what `parse` read, and its parts: of a short record, as it is.
 
     Raises:
         DamagedRecordError: It, or a part of it, is not what `divided` makes.
@@ -110,7 +173,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     """
     body = document.get("record")
     if not isinstance(body, dict) or body.get("schema") not in {SCHEMA, SCHEMA_OF_TAIL} or "parts" not in body:
-        return document
+        return document, ()
     others = {name: value for name, value in document.items() if name == "places"}
     try:
         unsealed("record", {name: value for name, value in document.items() if name not in others})
@@ -120,6 +183,7 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     left, values = LARGEST, MOST_VALUES
     modules: list[Any] = []
     inline: dict[str, Any] = {}
+    read: list[PackedPart] = []
     calls = [partial(fetch, name) for name in head.parts] + [head.tail.encode] * bool(head.tail)
     for at in range(0, len(calls), LANES):  # never more in memory: what is too much is seen before the rest comes
         for raw in each(calls[at : at + LANES], LANES):
@@ -128,9 +192,13 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
             left, values = left - len(packed), values - values_of(packed)
             if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
                 raise DamagedRecordError("a part of the record has no modules")
+            if len(part) > 2:  # noqa: PLR2004 - these two; a part stays as it is, and its values are counted
+                raise DamagedRecordError("a part of the record has more than modules")
             modules += part["modules"]
             inline |= part["inline"]
-    return {"record": {**head.record, "modules": modules}, "sha256": head.whole, "inline": inline, **others}
+            read.append(PackedPart(raw, len(part["modules"]), frozenset(part["inline"]), len(read) == len(head.parts)))
+    whole = {"record": {**head.record, "modules": modules}, "sha256": head.whole, "inline": inline, **others}
+    return whole, tuple(read)
 
 
 def fetching(storage: Storage, revision: str, known: Mapping[str, bytes] | None = None) -> Fetch:

@@ -125,7 +125,8 @@ class Remote:
         self._breaker = Breaker(memory, storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
         self.vain: Counter[str] = Counter()
-        self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
+        # Paths of files that this run found not to be what their record says, and of records that it could not read.
+        self.spoiled: set[str] = set()
         self.told = ""  # why it is not used, once this run has said so
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -360,7 +361,11 @@ class Remote:
         try:
             shared = self._read(place, revision)
         except DamagedRecordError:  # on its way, maybe
-            shared = self._read(place, revision)
+            try:
+                shared = self._read(place, revision)
+            except DamagedRecordError:
+                self.spoiled.add(layout.record_path(place))
+                raise
         if shared is None or shared == self._passed_over.get(key):
             return None
         return self.judge(shared, revision)

@@ -8,11 +8,12 @@ signed anew, so that of two statements the later one is about what lies there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from cachekit.errors import TooLargeError, UntrustedError
+from cachekit.errors import TooLargeError, UntrustedError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import Trust, envelopes_of
@@ -76,6 +77,7 @@ class Signing:
     def __init__(self, trust: Trust | None = None, remote: Remote | None = None, *, dry_run: bool = False) -> None:
         self._trust, self._remote = trust or Trust(), remote
         self._dry_run = dry_run
+        self._key: str | None = None  # the fingerprint of this user's key, once it was asked for
         self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
 
     def origin(
@@ -109,6 +111,16 @@ class Signing:
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
         return bool(self._passed_on(beside)) or self._signs(beside)
+
+    def lacks(self, raw: bytes, beside: Beside) -> bool:
+        """Whether a document of signatures names no key of this user's, whose key signs that record."""
+        if not self._signs(beside):
+            return False
+        if self._key is None:
+            self._key = ""
+            with suppress(UsageError):  # told by who signs
+                self._key = self._trust.signer().key.fingerprint
+        return bool(self._key) and self._key not in signers(raw)
 
     def may_replace(self, todo: ToSign) -> bool:
         """Whether a record may take the place of another one that others use: not where they would need its signature.

@@ -105,7 +105,8 @@ def pending(config: Config) -> Iterator[Finding]:
         count = sum(1 for _ in Layout(config.home).remotes.glob("*/pending/*"))
     if count:
         said = f"{count} {'record was' if count == 1 else 'records were'} compiled here and could not be pushed"
-        yield Finding("problem", said, run="cachekit push --pending")
+        named = "" if len(config.cache) > 1 else " --cache local:rw,NAME:rw"  # the settings name no remote
+        yield Finding("problem", said, run=f"cachekit push --pending{named}")
     else:
         yield Finding("ok", "nothing waits for a push")
 

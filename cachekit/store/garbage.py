@@ -50,10 +50,12 @@ def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: flo
     for base in dict.fromkeys((layout.tmp, layout.cache_dirs, cache_dirs)):
         found += _ownerless(base, layout.inside_for(base))
     found += [
-        Garbage(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
+        Garbage(path, size, "unfinished for more than a week")
+        for when, path, size in unfinished(layout)
+        if when < now - OLDEST
     ]
     found += [
-        Garbage(path, size, "set aside a month ago")
+        Garbage(path, size, "set aside more than a month ago")
         for when, path, size in quarantined(layout)
         if when < now - QUARANTINED
     ]

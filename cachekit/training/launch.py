@@ -131,7 +131,7 @@ def _again(job: Job) -> str:
     """How a run that was stopped goes on."""
     if job.mode == "train" and checkpoints(Path(job.checkpoints)):
         return "--resume auto continues from the last checkpoint"
-    return "run it again"
+    return "run the command again"
 
 
 def merged(changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -130,7 +130,7 @@ def run_job(
                 watch.complete(sink)
             except KeyboardInterrupt as error:
                 cause = f"{str(error) or 'Ctrl-C'} while graphs compiled; see {log}"
-                raise InterruptedRunError("stopped", cause=cause, hint="run it again") from None
+                raise InterruptedRunError("stopped", cause=cause, hint="run the command again") from None
     except CachekitError as error:
         with suppress(OSError):
             for place in made:

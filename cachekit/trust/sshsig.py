@@ -138,7 +138,7 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
     if not _plainly_spelt(found, fields):
         raise ValueError("the key is not canonically encoded")
     if found == "ssh-rsa" and int.from_bytes(fields[1], "big").bit_length() < _RSA_BITS:
-        raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not accepted")
+        raise ValueError(f"RSA keys shorter than {_RSA_BITS} bits are not accepted")
     return PublicKey(found, blob)
 
 

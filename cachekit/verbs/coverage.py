@@ -154,6 +154,8 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
     noted = divergent.noted(session.store.layout, prepared.key)
     fingerprint, needed = prepared.fingerprint, counts.total()
     whole = basis in {"record", "index"} and counts["cached"] == needed
+    if session.remotes.offline and not whole:
+        notes.append(f"not asked, because no connection may be opened: {', '.join(session.remotes.offline)}")
     silent = None if whole else next(filter(None, (one.failure(prepared.key) for one in asked)), None)
     return Coverage(
         recipe=prepared.recipe.name,

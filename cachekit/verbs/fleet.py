@@ -176,7 +176,7 @@ def check_shared(config: Config, engine: Engine, name: str) -> None:
         raise UsageError(
             f"what commands on {name} compile would be lost: no shared cache can be written",
             cause="what a machine compiles goes away with it, unless the cache names a remote to push to",
-            hint="--cache local:rw,NAME:rw, or `cachekit hub use OWNER/REPO`",
+            hint="--cache local:rw,NAME:rw, or `cachekit hub use OWNER/NAME`",
         )
     if all(trouble is not None for trouble in found.values()):
         remote, trouble = next(iter(found.items()))
@@ -251,7 +251,7 @@ def limit(
     if each < least:
         raise UsageError(
             f"{dollars(most)} is not enough for {duration(least)} of each command",
-            cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
+            cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour for each machine",
             hint="raise --max-dollars, or shorten the list",
         )
     return each

@@ -165,7 +165,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
                 if first.code != IntegrityError.code
                 else f"{self.recipe} is not warm: what {first.remote} has for key {self.key[:16]} is damaged",
                 cause=first.reason,
-                hint=first.hint or "run it again later, or without --require-warm, which compiles",
+                hint=first.hint or "run the command again later, or without --require-warm, which compiles",
             )
         if self.untrusted and not self.flaw:
             return UntrustedError(
@@ -180,7 +180,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
             cause="; ".join(filter(None, [silent, self.flaw or near, tried])),
-            hint="run it once without --require-warm"
+            hint="run the command once without --require-warm"
             if self.model_type == COMMAND
             else warm_it(self.source, self.elsewhere),
         )

@@ -257,7 +257,7 @@ def run_named(known: History, wanted: str) -> str:
         return one_run([*known.runs], wanted)
     if name := _last(known):
         return name
-    raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
+    raise UnknownNameError("there is no last run: the store has none that is counted", hint="cachekit warm RECIPE")
 
 
 def one_run(names: Sequence[str], wanted: str) -> str:
@@ -286,8 +286,9 @@ def one_run(names: Sequence[str], wanted: str) -> str:
 
 
 def _last(known: History) -> str | None:
-    """The latest run that used the cache: what looks after the store hides none."""
-    return next((name for name in reversed(known.runs) if known.runs[name].verb not in UPKEEP), None)
+    """The latest run that is counted and used the cache: what looks after the store hides none."""
+    runs = known.runs
+    return next((name for name in reversed(runs) if runs[name].cells and runs[name].verb not in UPKEEP), None)
 
 
 def _run(name: str, counted: Counted, price: Rate | None) -> RunFigures:

@@ -107,8 +107,8 @@ BAD_INPUT = {
         "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' cannot name a variable", "", "letters",
     ),
     "no variable's value": (
-        'plan tiny.yaml --set environment.FOO="a\\u0000b"', 2, "bad-recipe", "environment.FOO is 'a\\x00b'",
-        "", "characters",
+        'plan tiny.yaml --set environment.FOO="a\\u0000b"', 2, "bad-recipe",
+        "environment.FOO has characters that no process can be given", "'a\\x00b'", "remove them",
     ),
     "a home that is too long": (
         f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "cannot hold a store", "File name too long", "--home",

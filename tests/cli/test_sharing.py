@@ -190,7 +190,7 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     (work / "there").mkdir()
     cache = ("--cache", f"local:rw,{work / 'there'}:r,hf://team/cache:r")
     answer = command("pull", "tiny.yaml", *cache, "--offline", code=7)
-    assert answer.out.startswith("tiny: on no remote that was asked")
+    assert answer.out.startswith("tiny: not found, but not every remote answered")
     _, message, cause, hint = the_error(answer)
     assert message == "it is unknown whether a remote has tiny: no connection may be opened"
     assert cause == "not asked: hf://team/cache; no other remote has it"
@@ -201,7 +201,7 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
 def test_offline_a_pull_that_may_ask_nobody_takes_what_the_store_has_and_names_the_rest(command, tmp_path):
     cache = ("--cache", "local:rw,hf://team/cache:r", "--offline")
     answer = command("pull", "tiny.yaml", *cache, code=7)
-    assert answer.out.startswith("tiny: on no remote that was asked")
+    assert answer.out.startswith("tiny: not found, but not every remote answered")
     _, message, cause, hint = the_error(answer)
     assert message == "it is unknown whether a remote has tiny: no connection may be opened"
     assert (cause, "--offline" in hint) == ("not asked: hf://team/cache", True)

@@ -173,7 +173,7 @@ def test_ctrl_c_while_the_verbs_are_loaded(home, tmp_path, number, cause, module
     output, told = run.communicate(timeout=DEADLINE)
     assert run.returncode == 130
     assert json.loads(output)["error"]["code"] == "interrupted"
-    assert told == f"error[interrupted]: stopped\n  cause: {cause}\n  hint: run it again\n"
+    assert told == f"error[interrupted]: stopped\n  cause: {cause}\n  hint: run the command again\n"
 
 
 def test_ctrl_c_twice(work, home, worker, tmp_path):

@@ -140,7 +140,7 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     assert user.service.jobs == {}
     assert request["AlgorithmSpecification"]["ContainerArguments"][:3] == ["cachekit", "warm", "0-toy.yaml"]
     shown, _ = user("train", "toy.yaml", "--on", "sagemaker:ml.trn1.32xlarge", "--spot", "--dry-run")
-    assert "1 compile" in shown
+    assert "1 will compile" in shown
     assert "AWS Machine Learning Blog" in " ".join(shown.split()), "who says the price"
     assert '"EnableManagedSpotTraining": true' in shown
     assert "would not be submitted as it is" in shown

@@ -21,8 +21,9 @@ ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
 @pytest.fixture(params=["folder", "side-by-side", "scarce"])
 def make(request, tmp_path, monkeypatch):
     """Opens the same remote anew, as another machine would."""
-    if request.param in SORTS:
-        remote = MemoryRemote(**SORTS[request.param])
+    if request.param in {*SORTS, "far"}:
+        remote = MemoryRemote(**SORTS.get(request.param, {}))
+        remote.lines = 1 if request.param in SORTS else 8  # as an object store has
         monkeypatch.setattr("cachekit.remotes.lease.fleet.lease", partial(lease, settle=0.0))  # all see it at once
         yield lambda: remote
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import random
 import time
@@ -233,6 +234,23 @@ def test_files_are_sent_again_where_a_try_fails_and_documents_are_looked_for(hub
         write(storage, DOCUMENT, b"one")
     assert hub.count("POST */batch") == 3
     write(storage, DOCUMENT, b"one")
+
+
+@pytest.mark.parametrize("kind", ["500", "drop"])
+def test_the_client_does_not_log_what_it_sends_again(hub, kind):
+    told = list[str]()
+    handler, logger = logging.Handler(), logging.getLogger("huggingface_hub")
+    handler.emit = lambda record: told.append(record.getMessage())
+    storage = make_storage(hub)
+    hub.fault(kind, "POST */batch", times=1)
+    logger.addHandler(handler)
+    try:
+        storage.upload([upload_of("m/a", b"a")], "", QUIET)
+        assert (told, hub.count("POST */batch")) == ([], 2)
+        logging.getLogger("huggingface_hub.utils._http").warning("of a request of the user's own")
+        assert told == ["of a request of the user's own"]
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_a_refused_batch_says_nothing_of_what_lies_there(hub):

@@ -155,12 +155,14 @@ def unknown(name: str, **flags) -> str:
 
 
 @pytest.mark.feature("U1")
-def test_records_that_could_not_be_pushed(home):
+def test_records_that_could_not_be_pushed(home, tmp_path, monkeypatch):
     note = Layout(home).remotes / "0a1b" / "pending" / ("0" * 64)
     note.parent.mkdir(parents=True)
     note.write_text("{}")
     found = the_problem("pending-pushes")
-    assert found["run"] == "cachekit push --pending"
+    assert found["run"] == "cachekit push --pending --cache local:rw,NAME:rw", "the settings name no remote"
+    monkeypatch.setenv("CACHEKIT_CACHE", f"local:rw,{tmp_path}:rw")
+    assert the_problem("pending-pushes")["run"] == "cachekit push --pending"
     assert "1 record was compiled here and could not be pushed" in found["said"]
 
 

@@ -23,6 +23,7 @@ from tests.remotes.index_cases import (  # noqa: F401 - fixtures
 from tests.remotes.storage_makers.bucket import bucket_hub, grow_old, make_storage
 from tests.remotes.storage_processes import title
 from tests.remotes.test_nearest import fill, fill_whole, others, wish
+from tests.remotes.test_parts import long_record, pushed
 from tests.remotes.watched_storages import Broken, Counted, Noisy
 from tests.support.standins import Watched
 
@@ -128,6 +129,38 @@ def test_many_that_push_at_once_to_a_long_index_lose_nothing(tmp_path, wanted, b
     made, shared = others(wanted, 12), bucket()
     push_side_by_side(tmp_path, shared, made)
     assert keys(there(shared)) == firsts(made)
+
+
+class Overtaken(Counted):
+    """A remote to which somebody pushes just before the index is written."""
+
+    def __init__(self, storage, meanwhile):
+        super().__init__(storage)
+        self._meanwhile = meanwhile
+
+    def commit(self, change, revision):
+        if self._meanwhile and any(write.path == layout.INDEX for write in change.writes):
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return self._storage.commit(change, revision)
+
+
+@pytest.mark.feature("R3")
+def test_a_push_that_drops_modules_leaves_the_newer_row_of_another(tmp_path, bucket):
+    made, contents = long_record(5, size=5000)
+
+    def push_of(name, *numbers, remote=None, **options):
+        one = Watched(tmp_path / name, shared=[(remote or bucket(), "rw")])
+        pushed(one, (structs.replace(made, modules=tuple(made.modules[n] for n in numbers)), contents), **options)
+
+    push_of("ann", 0, 1, 2)
+    storage, path = bucket(), f"{made.modules[1].name}/{made.modules[1].files[0].path}"
+    storage.commit(Commit("x", writes=[Write(path, b"of another tool", storage.read(path, "", 1 << 20).token)]), "")
+    overtaken = Overtaken(bucket(), lambda: push_of("bob", 0, 1, 2, 3, 4))
+    push_of("yan", 0, remote=overtaken, recheck=True)
+    (row,) = there(bucket()).rows()
+    found = Watched(tmp_path / "zoe", shared=[(bucket(), "r")]).session.remotes.find(made.place)
+    assert row.modules == len(found.shared.record.modules) == 5
 
 
 @pytest.mark.feature("R7")

@@ -46,7 +46,8 @@ def test_one_more_module_sends_no_more_of_the_record_where_tiny_files_travel_wit
     assert set(before.parts) <= set(after.parts), "the parts stay as they are"
     assert len(after.document) < 2 * parts.WEIGHT
     assert len(after.parts) < 30
-    assert document.read(after.document, after.parts.__getitem__) == after
+    read = document.read(after.document, after.parts.__getitem__)
+    assert (read.record, read.inline, read.document) == (after.record, after.inline, after.document)
 
 
 @pytest.fixture
@@ -160,6 +161,65 @@ def test_what_two_members_add_is_kept_and_the_first_parts_stay(member):
     assert found.shared.record.modules == made.modules
 
 
+def another_zlib(monkeypatch):
+    made = zlib.compress
+    monkeypatch.setattr(zlib, "compress", lambda data, level: made(data, 1))
+
+
+OTHERS = {
+    "zlib": another_zlib,
+    "longer parts": lambda monkeypatch: monkeypatch.setattr(parts, "MODULES", 3),
+    "shorter parts": lambda monkeypatch: monkeypatch.setattr(parts, "MODULES", 1),
+}
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+@pytest.mark.parametrize("other", OTHERS)
+def test_members_who_divide_records_in_other_ways_keep_all_and_see_no_damage(tmp_path, make, monkeypatch, other):
+    made, contents = long_record(9)
+    names = iter("abcdefghijklmn")
+
+    def push_of(*numbers):
+        """The push of a member who pulls what is there, and adds these; what is there then."""
+        member = Watched(tmp_path / next(names), shared=[(make(), "rw")])
+        found = member.session.remotes.find(made.place)
+        had = found.shared.record.modules if found else ()
+        mine = structs.replace(made, modules=had + tuple(made.modules[number] for number in numbers))
+        if numbers:
+            pushed(member, (mine, contents))
+        there = sorted(entry.path for entry in make().list(layout.BLOBS, ""))
+        done = pushed(member, (mine, contents))
+        assert (done.unchanged, done.records, member.told("remote.damaged")) == (1, (), []), "nothing is new"
+        assert sorted(entry.path for entry in make().list(layout.BLOBS, "")) == there
+        stranger = Watched(tmp_path / next(names), shared=[(make(), "r")])
+        return stranger.session.remotes.find(made.place).shared.record.modules
+
+    monkeypatch.setattr(parts, "MODULES", 2)
+    assert push_of(*range(5)) == made.modules[:5]
+    with monkeypatch.context() as patched:
+        OTHERS[other](patched)
+        assert push_of() == made.modules[:5]
+        assert push_of(5, 6) == made.modules[:7]
+    assert push_of() == made.modules[:7]
+    assert push_of(7) == made.modules[:8]
+    assert push_of(8) == made.modules
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+def test_on_a_remote_that_was_emptied_files_lie_at_their_own_paths_again(tmp_path, make):
+    made, ann = long_record(5, size=5000), tmp_path / "ann"
+    path = f"{made[0].modules[0].name}/{made[0].modules[0].files[0].path}"
+    put(make(), path, b"another tool's")
+    pushed(Watched(ann, shared=[(make(), "rw")]), made)
+    for entry in list(make().list("", make().revision())):
+        put(make(), entry.path, None)
+    pushed(Watched(ann, shared=[(make(), "rw")]), made)
+    storage = make()
+    assert storage.stat([path], storage.revision())
+
+
 @pytest.mark.usefixtures("short_parts")
 def test_a_bundle_has_a_long_record_in_one_document(tmp_path):
     ann, bob = Watched(tmp_path / "ann"), Watched(tmp_path / "bob")
@@ -187,6 +247,22 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     assert bob.session.remotes.find(made[0].place) is None
     assert "one of its parts is" in bob.told("remote.damaged")[0]["reason"]
     pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
+
+
+@pytest.mark.feature("R3")
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("make", ["folder", "side-by-side", "scarce", "far"], indirect=True)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("damage", [b"", None])
+def test_who_finds_a_record_that_lacks_a_part_and_compiles_and_pushes_it_repairs_it(tmp_path, make, damage, number):
+    pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made := long_record(5))
+    put(make(), layout.blob_path([*Shared(*made).parts][number]), damage)
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.remotes.find(made[0].place) is None
+    pushed(bob, made)
+    assert bob.told("remote.damaged")
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]
 
@@ -219,10 +295,16 @@ HOSTILE = {
     "deep": lambda: packed(b"[" * 100_000),
     "a list": lambda: packed(b"[]"),
     "no modules": lambda: packed(b'{"modules": 1, "inline": {}}'),
+    "more": lambda: packed(b'{"modules": [], "inline": {}, "more": [0]}'),
     "no files": lambda: packed(b'{"modules": [], "inline": []}'),
     "out of the folder": lambda: packed(b'{"modules": [{"name": "../x", "files": []}], "inline": {}}'),
     "fewer": lambda: packed(b'{"modules": [], "inline": {}}'),
 }
+
+
+@pytest.mark.parametrize("said", [b"[]", b"{", b'{"record": [], "sha256": []}', b'{"record": {"whole": {}}}'])
+def test_a_document_that_says_nothing_of_a_record_is_of_none(said):
+    assert not document.is_of(said, long_record(1)[0])
 
 
 @pytest.mark.usefixtures("short_parts")

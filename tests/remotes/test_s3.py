@@ -12,13 +12,14 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
+from cachekit.key.canonical import key_of
 from cachekit.remotes import derived, index, layout, parts
 from cachekit.remotes.document import Shared
 from cachekit.remotes.index import Known
 from cachekit.remotes.objectstore.objects import REMOVED
 from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
-from cachekit.remotes.push import offer
+from cachekit.remotes.push import offer, push
 from cachekit.store.record import Module
 from cachekit.verbs.coverage import coverage_of_all
 from cachekit.verbs.hub import contents
@@ -309,9 +310,32 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(server, n
     assert bob.session.remotes.find(made.place).shared.record == made
 
 
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize("records", [1, 7])
+def test_a_push_of_what_is_there_is_one_request_and_of_one_more_few(server, name, tmp_path, monkeypatch, records):
+    monkeypatch.setattr(parts, "MODULES", 2)
+    many = [long_record(20 + number, size=50) for number in range(records)]
+    many = [(structs.replace(made, hard={**made.hard, "n": number}), raw) for number, (made, raw) in enumerate(many)]
+    many = [(structs.replace(made, key=key_of(made.hard)), contents) for made, contents in many]
+
+    def push_of(*made):
+        ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
+        for one in made:
+            made_here(ann.store, one)
+        server.requests.clear()
+        (done,) = push(ann.store, ann.session.remotes, list(ann.store.records()))
+        assert done.error is None
+        return done
+
+    push_of(*many)
+    assert (push_of().unchanged, server.count()) == (records, 1), server.requests
+    push_of(make_record(99))
+    assert server.count() <= 12, server.requests  # its file, itself, the index, the card, how the server compares
+
+
 @pytest.mark.feature("R3")
 def test_a_part_that_is_gone_is_put_back_by_whoever_has_the_record(server, name, tmp_path, monkeypatch):
-    """And a part that somebody had sent already is no conflict without end. So is its row, which the copy here has."""
+    """By `push --recheck`, with its row; a part that somebody had sent already is no conflict without end."""
     monkeypatch.setattr(parts, "MODULES", 2)
     made, contents = long_record(8, size=50)
     ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
@@ -326,7 +350,7 @@ def test_a_part_that_is_gone_is_put_back_by_whoever_has_the_record(server, name,
     write(storage, gone, None, storage.read(gone, "", 1 << 20).token)
     there, token = index.recent(storage, "")
     write(storage, layout.INDEX, index.encode(index.RemoteIndex(listed=there.listed)), token)
-    pushed(Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")]), (made, contents))
+    pushed(Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")]), (made, contents), recheck=True)
     assert len(index.recent(storage, "")[0]) == 1
     bob = Watched(tmp_path / "bob", shared=[(open_s3(name), "r")])
     assert bob.session.remotes.find(made.place).shared.record == made

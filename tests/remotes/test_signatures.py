@@ -62,6 +62,14 @@ def test_a_record_and_its_signature_are_one_commit(hub_storage, tmp_path):
     )
 
 
+def test_what_lies_there_is_signed_once_more_by_a_new_key(hub_storage, tmp_path):
+    record = publish(member(tmp_path, "ann", hub_storage(), trust(key=ALICE)).store, make_record())
+    for said, number in ((ALICE, 1), (ALICE, 0), (BOB, 1), (BOB, 0)):
+        ann = member(tmp_path, "ann", hub_storage(), trust(key=said))
+        assert len(pushed(ann, record).signatures) == number, said
+    assert signers(hub_storage(), record) == {key(ALICE).fingerprint, key(BOB).fingerprint}
+
+
 class Beaten(Counted):
     """A remote on which somebody else is quicker, once."""
 

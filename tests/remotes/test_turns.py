@@ -338,6 +338,8 @@ def test_a_record_has_the_marks_of_the_runs_whose_archives_it_has(monkeypatch):
     slower = tuple(structs.replace(module, seconds=7.0) for module in ended.record.modules)
     ended = structs.replace(ended, record=structs.replace(ended.record, modules=slower))
     assert document.merge(ended, theirs).record.soft["command.finished"], "two machines never take the same time"
+    lost = document.with_modules(of_command(0, 1, finished=True), ours.record.modules)
+    assert not document.merge(more, lost).record.soft["command.finished"], "archives of it are gone"
 
 
 def names(bucket, record, count):

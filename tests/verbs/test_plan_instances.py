@@ -96,7 +96,7 @@ def test_the_published_throughput_is_on_the_screen(command):
     screen = " ".join(command("plan", "bert-amazon-polarity", "--instances").out.split())
     assert "2023-03, 6.64 steps a second" in screen
     assert "2023-03, 5.44 steps a second, the same job on eight A100" in screen
-    assert "$24.73 an hour of an ml.trn1.32xlarge: " in screen
+    assert "$24.73 an hour for an ml.trn1.32xlarge: " in screen
 
 
 def test_what_no_machine_could_help_is_an_error(command):

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from cachekit.api import schema
+from cachekit.cli.stats import about
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.events import Journal
 from cachekit.recipe import zoo
@@ -238,3 +239,17 @@ def test_what_looks_after_the_store_is_never_the_last_run(tmp_path):
     assert stats(runs.layout).total.runs == 2
     assert stats(runs.layout).last_run.run == warmed
     assert stats(runs.layout, run="last").scope.run == warmed
+
+
+def test_what_was_refused_before_it_began_is_never_the_last_run(tmp_path):
+    runs = Runs(tmp_path)
+    runs.warm()
+    warmed = stats(runs.layout).last_run.run
+    journal = Journal(runs.layout.journal, "push")
+    journal.emit("run.failed", error="UsageError", message="no remote is configured", exit_code=UsageError.exit_code)
+    journal.close()
+    assert (stats(runs.layout).total.runs, stats(runs.layout).last_run.run) == (1, warmed)
+    assert stats(runs.layout, run="last").scope.run == warmed
+    refused = stats(runs.layout, run=journal.run)
+    assert refused.total.runs == 0
+    assert about(refused) == [f"run {journal.run} is not counted: it ended before it looked for anything"]

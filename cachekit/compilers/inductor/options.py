@@ -43,7 +43,9 @@ def all_options(compiler: Compiler) -> dict[str, Any]:
         name = name.replace("-", "_")
         value = yaml_text.scalar(text, f"compiler.flags: {flag}") if equals else True
         if name in merged and merged[name] != value:
-            raise RecipeError(f"compiler: {name} is {merged[name]!r} and {value!r}", hint="keep one of them")
+            raise RecipeError(
+                f"compiler: {name} is given twice, as {merged[name]!r} and as {value!r}", hint="keep one of them"
+            )
         merged[name] = value
     if (mode := merged.get("mode", "default")) not in MODES:
         raise RecipeError(f"compiler.options.mode is {mode!r}", hint=f"one of {', '.join(MODES)}")

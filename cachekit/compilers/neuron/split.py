@@ -154,7 +154,7 @@ def _check_model(recipe: Recipe) -> None:
     if isinstance(layers, int) and stages > layers:
         raise RecipeError(
             f"parallel.pipeline_parallel_size is {stages}, but the model has {layers} layers",
-            hint="each stage needs at least one",
+            hint=f"set parallel.pipeline_parallel_size to {layers} or less: each stage needs a layer",
         )
     _check_widths(recipe, config)
 

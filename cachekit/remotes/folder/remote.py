@@ -61,7 +61,7 @@ _HINTS = {
     errno.EROFS: "the folder is mounted read-only: use the remote with `:r`, or mount the folder for writing",
     errno.EACCES: "you may not do that there: `mkdir -m 2775` the folder for your group, or use the remote with `:r`",
     errno.EPERM: "you may not do that there, or FAT has no hard links: use the remote with `:r`, or another folder",
-    errno.ENOENT: "mount or make the folder: cachekit does not, so that nothing lands below a missing mount",
+    errno.ENOENT: "mount or make the folder: cachekit makes none, so that nothing lands below a missing mount",
     errno.ENOTDIR: "its path must lead to a folder, and must not contain links",
     errno.ELOOP: "its path must not contain links",
     errno.EXDEV: "all of it must be one file system",

@@ -4,11 +4,13 @@ huggingface_hub shares one httpx client (1.x), httpx2 client (2.x), or one reque
 its calls, with no timeouts (`timeout=None`, also explicitly in many calls), and `http_backoff` tries five times. We
 take what its factory gives, the user's own too, and bind it: requests of our calls (`call.current`) get timeouts and a
 bound for the answer's body, take the token to no other host, and their failures become `LostError` or
-`HfHubHTTPError` at once, which `http_backoff` does not catch. Requests of others pass as they are.
+`HfHubHTTPError` at once, which `http_backoff` does not catch. Where it may try again all the same (`Call.tolerates`),
+its log does not tell of that: whoever made the call tells of a failure, once. Requests of others pass as they are.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -41,7 +43,13 @@ def bound_session() -> Any:
                 setattr(_http, name, _bound_factory(factory))
                 if hasattr(_http, "reset_sessions"):
                     _http.reset_sessions()
+        _http.logger.addFilter(_is_others)  # the same one again changes nothing
         return _bind(get_session())
+
+
+def _is_others(_: logging.LogRecord) -> bool:
+    """Whether a line is about a request of others: all of ours are made in threads that were started for them."""
+    return current() is None or threading.current_thread() is threading.main_thread()
 
 
 def _bound_factory(factory: Callable[[], Any]) -> Callable[[], Any]:

@@ -36,6 +36,10 @@ class DocumentVersion(Struct, frozen=True, omit_defaults=True):
     e_tag: str | None = None
     version: str | None = None
 
+    def is_of(self, e_tag: str) -> bool:
+        """Whether this is the state with an ETag, given without quotes."""
+        return (self.e_tag or "").strip('"') == e_tag
+
 
 class FoundObject(Struct, frozen=True):
     """An object.

@@ -20,10 +20,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
 
 from cachekit.calls import CallProgress
 from cachekit.decode import from_json
@@ -31,7 +35,16 @@ from cachekit.errors import ConflictError, RemoteError, TooLargeError, Uncertain
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import BLOBS, INDEX, LEASES, RECORDS, blob_path, check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
-from cachekit.remotes.objectstore.objects import ASKERS, FEW, PART, REMOVED, SHA256, FoundObject, ObjectReader
+from cachekit.remotes.objectstore.objects import (
+    ASKERS,
+    FEW,
+    PART,
+    REMOVED,
+    SHA256,
+    DocumentVersion,
+    FoundObject,
+    ObjectReader,
+)
 from cachekit.remotes.port import (
     ABSENT,
     SOON_SENT,
@@ -106,7 +119,7 @@ class ObjectStorage(ObjectReader, Storage):
         """
         found = self._look(paths)
         self._asked |= {path: found.get(path) for path in paths}
-        return {path: one.entry for path, one in found.items()}
+        return {path: self._told(one) for path, one in found.items()}
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document; one request."""
@@ -146,6 +159,15 @@ class ObjectStorage(ObjectReader, Storage):
             self._write(write)
         self._sent.clear()  # what this change names may be removed before the next one
         return ""
+
+    def _told(self, found: FoundObject) -> Entry:
+        """What the port tells of an object. A listing has no digest, but a record may be as in our copy."""
+        entry = found.entry
+        copy = self.copies.seen(entry.path) if not entry.digests and _is_record(entry.path) else None
+        with suppress(msgspec.MsgspecError):
+            if copy and found.e_tag and from_json(copy.token, DocumentVersion).is_of(found.e_tag):
+                return structs.replace(entry, digests={"sha256": hashlib.sha256(copy.data).hexdigest()})
+        return entry
 
     def _find_out(self, token: str) -> bytes | None:
         """Write on a state that is not there: whether that is refused; None where that cannot be said now."""

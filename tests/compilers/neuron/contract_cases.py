@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from cachekit.compilers.evidence import Evidence, Proof, Subject, Verdict, judged
+from cachekit.compilers.evidence import Evidence, Proof, Site, Step, Subject, Verdict, judged
 from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
 from cachekit.verbs.prove import PARTS, PROMISES, make
@@ -53,11 +53,21 @@ def altered(made: Machine, texts: Iterable[str]) -> None:
     made.environment["PYTHONPATH"] = f"{site}{os.pathsep}{made.environment['PYTHONPATH']}"
 
 
-def proof(made: Machine, folder: Path, subject: Subject, limit: float = 60) -> Proof:
+def proof(made: Machine, folder: Path, subject: Subject, limit: float = 60, kind: type[Proof] = Proof) -> Proof:
     """The commands there."""
     command = [sys.executable, *made.command]
     folder.mkdir(parents=True)
-    return Proof(subject, folder, command=command, environ=made.environment, limit=limit)
+    run = kind(subject, folder, command=command, environ=made.environment, limit=limit)
+    run.host = made.host
+    return run
+
+
+class KilledInTime(Proof):
+    """Whose warm has a compile that is under way when it is killed, however busy the machine is."""
+
+    def warm(self, place: Site, until: Callable[[int], bool] | None = None) -> Step:
+        self.host.knobs(sticks=1 if until else None)
+        return super().warm(place, until)
 
 
 def made(run: Proof, only: Sequence[str] = ()) -> Evidence:

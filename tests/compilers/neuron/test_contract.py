@@ -26,6 +26,7 @@ from tests.compilers.neuron.altered_sdk import ALTERATIONS
 from tests.compilers.neuron.contract_cases import (
     PROGRAM,
     STUB,
+    KilledInTime,
     altered,
     differing,
     machine,
@@ -51,7 +52,7 @@ def whole(tmp_path_factory) -> Evidence:
     """What a warm and a training on the untouched stand-in left."""
     folder = tmp_path_factory.mktemp("contract")
     with neuron_alone():
-        run = proof(machine(folder / "host"), folder / "proof", XLA)
+        run = proof(machine(folder / "host"), folder / "proof", XLA, kind=KilledInTime)
         seen = made(run, ["warm"])
         seen.steps["train"] = run.train(FIRST)
         return seen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 import os
 import platform
 import signal
@@ -77,6 +78,8 @@ def _compile(arguments: list[str]) -> int:
     wanted = knobs.read()
     knobs.note("compile", input=source, output=output, target=target, flags=flags, graph=digest, bytes=len(graph))
     _take(float(wanted.get("compile_seconds", 0)))
+    if "sticks" in wanted and not knobs.take_turn("ends", wanted["sticks"]):
+        _take(math.inf)
     while "held" in wanted and Path(wanted["held"]).exists():
         time.sleep(0.02)
     failure = _failure(wanted.get("failures", []), source, digest)

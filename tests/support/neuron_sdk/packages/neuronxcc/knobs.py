@@ -5,6 +5,7 @@ written down.
 
 Knobs:
     compile_seconds: How long each compile takes.
+    sticks: How many compiles end; the others never do.
     held: A file as long as which exists no compile ends.
     failures: Rules `{"match": glob, "class": …, "times": n}`; the first that applies to a compile fails
         it. The glob (default: all) is matched against the input's path, the graph's name and the digest of its bytes;
@@ -49,7 +50,7 @@ def note(event: str, **fields: Any) -> None:
             os.close(fd)
 
 
-def take_turn(rule: int, times: int) -> bool:
+def take_turn(rule: int | str, times: int) -> bool:
     """Whether a rule that applies a number of times applies once more; counted over all processes."""
     path = Path(os.environ["NEURON_SDK_KNOBS"]).with_name(f"rule-{rule}")
     with path.open("a+") as file:
