@@ -82,6 +82,12 @@ def cut(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
+def cut_inside(words: str, most: int) -> str:
+    """As `cut`, where both ends tell: of paths, and of names that begin alike and end with a version."""
+    first = (most - 1) // 2
+    return words if len(words) <= most else f"{words[:first]}…{words[first + 1 - most :]}"
+
+
 def first_of(names: Iterable[str], most: int = 3, between: str = ", ") -> str:
     """The first of some names, for a sentence, and how many more there are: bert, gpt2, t5 and 4 more."""
     known = [*names]

@@ -13,7 +13,7 @@ from cachekit import api
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import CachekitError, IntegrityError, UsageError
-from cachekit.text import first_of
+from cachekit.text import cut_inside, first_of
 
 if TYPE_CHECKING:
     from cachekit.api.answers import CompiledFile, Graph, Leaks, Tensor
@@ -127,7 +127,7 @@ def _tensors(label: str, tensors: Sequence[Tensor], *, whole: bool) -> list[str]
     for tensor in shown:
         shape = "" if tensor.shape is None else "[" + ",".join(map(str, tensor.shape)) + "]"
         kind = f"{tensor.dtype}{shape}" or (out.size(tensor.bytes) if tensor.bytes is not None else "?")
-        lines.append(_cut(f"  {_cut(tensor.name, width).ljust(width)}  {kind}"))
+        lines.append(cut_inside(f"  {cut_inside(tensor.name, width).ljust(width)}  {kind}", WIDTH))
     return lines + _more(len(tensors) - len(shown))
 
 
@@ -138,7 +138,7 @@ def _leaks(leaks: Leaks, *, whole: bool) -> list[str]:
             words.append(f"the {label}{'s' if len(names) > 1 else ''} {first_of(names, PATHS)}")
     lines = _field("leaks", " and ".join(words) + ": check before you publish it") if words else []
     shown = leaks.paths if whole else leaks.paths[:PATHS]
-    lines += [_cut(f"  {leak.path}") for leak in shown]
+    lines += [cut_inside(f"  {leak.path}", WIDTH) for leak in shown]
     lines += _more(leaks.count - len(shown))
     if not leaks.complete:
         lines += _field("note", "too large to search completely: there may be more paths")
@@ -151,11 +151,3 @@ def _more(count: int) -> list[str]:
 
 def _field(label: str, words: str) -> list[str]:
     return out.labelled(label.ljust(LABEL), words)
-
-
-def _cut(line: str, width: int = WIDTH) -> str:
-    """A line that fits: its middle goes, since both ends of a path say more."""
-    if len(line) <= width:
-        return line
-    half = (width - 1) // 2
-    return f"{line[:half]}…{line[len(line) - (width - 1 - half) :]}"

@@ -22,6 +22,7 @@ from cachekit.text import (
     about,
     cause_of,
     count,
+    cut_inside,
     duration,
     each_one_line,
     moment,
@@ -500,12 +501,6 @@ def _escaped(column: Iterable[str]) -> list[str]:
 
 def _padded(column: list[str], width: int, pad: Callable[[str, int], str]) -> Iterable[str]:
     if {*map(len, column[1:])} == {width}:
-        return [pad(_ends(column[0], width), width), *column[1:]]
-    cells = {cell: pad(_ends(cell, width), width) for cell in set(column)}
+        return [pad(cut_inside(column[0], width), width), *column[1:]]
+    cells = {cell: pad(cut_inside(cell, width), width) for cell in set(column)}
     return map(cells.__getitem__, column)
-
-
-def _ends(cell: str, width: int) -> str:
-    """A cell in so many characters: names begin alike, versions stand at their ends."""
-    first = (width - 1) // 2
-    return cell if len(cell) <= width else f"{cell[:first]}…{cell[first + 1 - width :]}"

@@ -124,11 +124,14 @@ class Comparison:
         return (
             not self._lost
             and all(path in there and there[path].equals(data) for path, data in documents.items())
-            and all(path in there and self._is(there[path], data) for path, data in named.items())
+            and all(path in there and self.says_so(there[path], data) for path, data in named.items())
         )
 
-    def _is(self, entry: Entry, data: bytes) -> bool:
-        """Whether these bytes lie where the path says so: also where only a read would tell, which costs requests."""
+    def says_so(self, entry: Entry, data: bytes) -> bool:
+        """Whether these bytes lie at a path that is named by their digest.
+
+        Where only a read would tell, and that costs a request, their size is enough, unless what lies there is read.
+        """
         equal = entry.equals(data)
         return not self.reads and self.storage.lines > 1 if equal is None else equal
 

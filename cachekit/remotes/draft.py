@@ -139,13 +139,10 @@ class Drafts:
     def _parts(self, written: Sequence[Shared], left: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of records that are not there, or damaged, as far as this machine has them.
 
-        Where a read costs requests, what has the right size at the path of a part is taken for it: its name says which
-        bytes it has. Where each look does, those that a record there names are taken to be there, and the others for
-        new, until another push was faster. A push that reads what lies there, or whose run found that record damaged,
-        relies on none of this.
+        Where each look costs a request, those that a record there names are taken to be there, and the others for new,
+        until another push was faster: but not by a push that reads what lies there, or whose run found it damaged.
         """
-        trusts = self._storage.lines > 1 and not self._compared.reads
-        far = self._compared.is_far and trusts
+        far = self._compared.is_far and not self._compared.reads
         some = written if far else (*written, *left)
         wanted = {path: raw for shared in some for path, raw in shared.parts_by_path.items()}
         if far:
@@ -153,8 +150,7 @@ class Drafts:
         asked = wanted if self._compared.drafts > 1 or not far else {}
         there = self._compared.stat(sorted(asked), revision) if asked else {}
         for path, raw in wanted.items():
-            equal = there[path].equals(raw) if path in there else False
-            if equal or (equal is None and trusts):
+            if path in there and self._compared.says_so(there[path], raw):
                 continue
             try:
                 found = self._storage.read(path, revision, LARGEST) if path in there else None

@@ -75,7 +75,7 @@ def test_a_table_of_long_names_fits(work, home, command, arguments):
         command("store", "pin", record.key)
     lines = on_a_terminal(*arguments, columns=80)
     assert [line for line in lines if len(line) > 80] == []
-    assert any(record.key[:12] in line and "camem" in line and "6f180f47"[-4:] in line for line in lines), "both ends"
+    assert any(record.key[:12] in line and "camem" in line and "0f47" in line for line in lines), "both ends"
     assert record.directory in command(*arguments).out, "what is no terminal gets all of it"
 
 
