@@ -43,6 +43,8 @@ _PLACEHOLDER = re.compile(
     r"|^\?{2,}$|^%[sd]$|^(?:TODO|TBD|FIXME|XXX+|CHANGE_?ME|REPLACE_?ME|(?:MODEL|DATASET|TASK|DATA|FILE|OUTPUT)_(?:NAME|PATH|DIR|ID|FILE))$"
 )
 
+SCRIPTS = {".ipynb": "notebook", ".py": "script", ".sh": "script"}  # by the ends of their names
+
 
 def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe from a YAML file, with overrides as `--set` gives them.
@@ -52,7 +54,14 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             line and field.
         UsageError: An override is malformed.
     """
-    return load_text(read_text(path), overrides, source=str(path), base=path.absolute().parent)
+    text = read_text(path)
+    if path.suffix in SCRIPTS:
+        raise RecipeError(
+            f"{path} is a {SCRIPTS[path.suffix]}, not a recipe",
+            hint="run it without a recipe: `cachekit run -- COMMAND`; or make a recipe of its command line: "
+            "`cachekit zoo new -- COMMAND`",
+        )
+    return load_text(text, overrides, source=str(path), base=path.absolute().parent)
 
 
 def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:

@@ -190,7 +190,7 @@ class _Plan:
         self._now = time.time()
         self._pins = frozenset(pinned(layout))
         self._used_now = used_now(layout)
-        self._index = index = store.refresh(exact=True)
+        self._index = index = store.refresh(exact=True, checked=True)  # sizes decide how much goes
         check_readable(index, layout)
         keys, pinned_rows, used_rows = set(self._pins), list[int](), list[int]()
         self.before = 0

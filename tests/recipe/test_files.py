@@ -55,6 +55,15 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         assert caught.value.hint
 
 
+@pytest.mark.parametrize(("name", "what"), [("a.ipynb", "notebook"), ("train.py", "script"), ("train.sh", "script")])
+def test_what_is_no_recipe_by_its_name_is_told_with_what_to_do_instead(tmp_path, name, what):
+    (tmp_path / name).write_text('{"cells": []}')
+    with pytest.raises(RecipeError, match=f"is a {what}, not a recipe") as caught:
+        load(tmp_path / name)
+    assert "cachekit run -- COMMAND" in caught.value.hint
+    assert "cachekit zoo new -- COMMAND" in caught.value.hint
+
+
 def test_a_name_that_is_nearly_a_recipe_beside_it_is_told(tmp_path):
     (tmp_path / "mine.yaml").write_text(MINIMAL)
     (tmp_path / "mine").mkdir()

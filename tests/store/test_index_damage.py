@@ -52,6 +52,21 @@ DAMAGED = [
 
 
 @pytest.mark.feature("S1")
+@pytest.mark.parametrize("how", ["UPDATE record SET size = 1099511627776", "UPDATE named SET digest = x'00' || digest"])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_damaged_index_does_not_decide_how_much_goes(home, settled, how, dry_run):
+    for number in range(4):
+        publish(opened(home), make_record(number))
+    listed(opened(home))
+    before = Watched(home).gc(Keep(), dry_run=True).before
+    with closing(sqlite3.connect(opened(home).layout.index, isolation_level=None)) as database:
+        assert database.execute(how).rowcount > 0
+    done = Watched(home).gc(Keep(max_size=1 << 30), dry_run=dry_run)
+    assert (done.records, done.files, done.before) == ((), (), before)
+    assert len(listed(opened(home))) == 4
+
+
+@pytest.mark.feature("S1")
 def test_nothing_is_removed_and_nothing_fails_by_a_damaged_index_that_sqlite_can_read(home, settled):
     """SQLite has no checksums: what a bad disk or somebody's hand has changed looks like any other row."""
     records = [publish(opened(home), make_record(number)) for number in range(4)]
